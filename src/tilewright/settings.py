@@ -1,0 +1,36 @@
+"""The environment, read once, into a frozen value that is passed down."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the environment decides.
+
+    Attributes:
+        cache_dir: the content-addressed cache; it may be copied to another machine.
+        nvdisasm: path of a disassembler to use instead of the package's, or None.
+        color: False when ``NO_COLOR`` is set.
+    """
+
+    cache_dir: Path
+    nvdisasm: Path | None = None
+    color: bool = True
+
+    @staticmethod
+    def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
+        """Read ``TILEWRIGHT_CACHE``, ``TILEWRIGHT_NVDISASM``, ``XDG_CACHE_HOME``, ``NO_COLOR``."""
+        env = os.environ if environ is None else environ
+        cache = env.get("TILEWRIGHT_CACHE")
+        base = Path(env["XDG_CACHE_HOME"]) if env.get("XDG_CACHE_HOME") else Path.home() / ".cache"
+        nvdisasm = env.get("TILEWRIGHT_NVDISASM")
+        return Settings(
+            cache_dir=Path(cache) if cache else base / "tilewright",
+            nvdisasm=Path(nvdisasm) if nvdisasm else None,
+            color="NO_COLOR" not in env,
+        )
