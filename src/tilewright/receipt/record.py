@@ -292,11 +292,11 @@ class Receipt:
     notes: tuple[str, ...] = ()
 
 
-def to_json(receipt: Receipt) -> str:
-    """The receipt as indented JSON, keys in the order of the dataclasses; a float that is not finite becomes null."""
+def to_json(record: object) -> str:
+    """A receipt or report as indented JSON: keys in the dataclasses' order; a float that is not finite becomes null."""
     import msgspec
 
-    text = msgspec.json.encode(receipt, order="deterministic")
+    text = msgspec.json.encode(record, order="deterministic")
     return msgspec.json.format(text, indent=2).decode() + "\n"
 
 
