@@ -1,0 +1,79 @@
+"""Source text to :class:`Artifact`, through the cache."""
+
+from __future__ import annotations
+
+from tilewright.build.artifact import Artifact, BuildRequest, CompileFailure
+from tilewright.build.cache import Cache
+from tilewright.build.flags import nvrtc_flags
+from tilewright.build.log import first_error, resources
+from tilewright.build.nvrtc import INSTALL_HINT, Compiled, Program, include_folders, run, toolchain
+from tilewright.errors import EXIT_MISSING, TilewrightError
+from tilewright.settings import Settings
+
+__all__ = ["build", "toolchain"]
+
+# NVRTC puts the working folder before a relative name and looks there for quoted headers, so sources get an
+# absolute name in a folder that exists on no machine.
+VIRTUAL_ROOT = "/tilewright/"
+NAME_MAP = "__nv_name_map"
+
+
+def build(request: BuildRequest, settings: Settings, *, use_cache: bool = True) -> Artifact | CompileFailure:
+    """Compile one kernel, optimised and with line information; or take it from the cache.
+
+    An entry that another compiler version made is used only where no compiler is installed.
+
+    Raises:
+        TilewrightError: ``build/no_compiler`` (exit 3) where there is neither an entry nor a compiler,
+            ``build/unknown_arch``, ``build/unknown_flag``.
+    """
+    key = request.key
+    here = toolchain()
+    cache = Cache(settings.cache_dir, "artifact")
+    if use_cache:
+        artifact = cache.get_value(key, Artifact)
+        if artifact is not None and here in (None, artifact.toolchain):
+            return artifact
+    if here is None:
+        raise TilewrightError(
+            "build/no_compiler",
+            "NVRTC is not installed, and the cache does not hold this kernel.",
+            {"file": request.file},
+            INSTALL_HINT,
+            EXIT_MISSING,
+        )
+    outcome = _outcome(request, run(_program(request)), key, here)
+    if use_cache and isinstance(outcome, Artifact):
+        cache.put_value(key, outcome)
+    return outcome
+
+
+def _program(request: BuildRequest) -> Program:
+    options = [
+        f"--gpu-architecture={request.arch}",
+        f"--std={request.std}",
+        "--generate-line-info",
+        "--ptxas-options=-v",
+        *(f"--define-macro={name}={value}" for name, value in request.defines),
+        *nvrtc_flags(request.flags),
+        *(f"--include-path={folder}" for folder in include_folders()),
+    ]
+    headers = tuple((name, f'#line 1 "{VIRTUAL_ROOT}{name}"\n{text}') for name, text in request.headers)
+    return Program(request.source, VIRTUAL_ROOT + request.name, headers, tuple(options), request.kernel)
+
+
+def _outcome(request: BuildRequest, compiled: Compiled, key: str, here: str) -> Artifact | CompileFailure:
+    log = compiled.log.replace(VIRTUAL_ROOT, "")
+    if compiled.cubin is None:
+        return _failure(request, log)
+    figures = resources(log, compiled.lowered)
+    if figures is None:
+        return CompileFailure(f"{request.kernel} is not a __global__ function.", None, request.name, log)
+    return Artifact(key, request.arch, compiled.lowered, compiled.cubin, compiled.ptx, figures, log, here)
+
+
+def _failure(request: BuildRequest, log: str) -> CompileFailure:
+    text, line, file = first_error(log)
+    if file == NAME_MAP:
+        return CompileFailure(f"{request.kernel} names no kernel: {text}", None, request.name, log)
+    return CompileFailure(text, line, file or request.name, log)
