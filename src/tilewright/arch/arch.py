@@ -1,0 +1,141 @@
+"""One GPU generation as a frozen value, read from ``data/<name>.toml``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from importlib.resources import files
+from typing import Any
+
+from tilewright.errors import TilewrightError
+
+DEFAULT_ARCH = "sm_86"
+
+
+@dataclass(frozen=True)
+class Arch:
+    """What one architecture allows and how fast it is.
+
+    Limits are per block or per SM; ``*_bytes`` are bytes, ``*_cycles`` SM clock cycles, ``*_per_cycle`` per SM.
+    Every number has its ``source`` (document, section) under its own name in `sources`, and in `kinds` whether a vendor
+    documents it or it is an estimate. Limits are documented, all of them; only the prediction uses the estimates.
+
+    Attributes:
+        name: the compiler's name: ``sm_90a``.
+        smem_static_max_bytes: the most that a block gets without opting in.
+        smem_optin_max_bytes: the most that a block gets after ``cudaFuncSetAttribute``.
+        smem_reserved_bytes: what the system takes per block, on top of what the kernel asks for.
+        register_granularity: registers are handed to a warp in multiples of this many.
+        register_partitions: the register file is split in so many equal parts, one per scheduler.
+        fp16_mac_per_cycle, int8_mac_per_cycle: dense multiply-adds of ``mma.sync``.
+        l2_bytes_per_cycle: what one SM takes in from L2.
+    """
+
+    name: str
+    compute_capability: tuple[int, int]
+
+    warp_size: int
+    max_threads_per_block: int
+    max_threads_per_sm: int
+    max_warps_per_sm: int
+    max_blocks_per_sm: int
+    registers_per_sm: int
+    registers_per_block: int
+    max_registers_per_thread: int
+    register_granularity: int
+    register_partitions: int
+    smem_per_sm_bytes: int
+    smem_static_max_bytes: int
+    smem_optin_max_bytes: int
+    smem_reserved_bytes: int
+    smem_granularity_bytes: int
+
+    has_cp_async: bool
+    has_bulk: bool
+
+    schedulers_per_sm: int
+    fma_lanes_per_cycle: int
+    fp16_mac_per_cycle: int
+    int8_mac_per_cycle: int
+    smem_bytes_per_cycle: int
+    l2_bytes_per_cycle: int
+    global_latency_cycles: int
+    l2_latency_cycles: int
+    smem_latency_cycles: int
+
+    sources: Mapping[str, str] = field(repr=False)
+    kinds: Mapping[str, str] = field(repr=False)
+
+
+def known_archs() -> tuple[str, ...]:
+    """The architectures with a data file, by rising compute capability: ``("sm_80", "sm_86", …)``."""
+    names = [path.name.removesuffix(".toml") for path in files(__package__).joinpath("data").iterdir()]
+    return tuple(sorted((name for name in names if name.startswith("sm_")), key=_capability))
+
+
+def default_arch() -> str:
+    """What is assumed where neither a GPU nor the sidecar nor ``--arch`` says anything."""
+    return DEFAULT_ARCH
+
+
+def canonical_arch(name: str) -> str:
+    """The known architecture that ``name`` means.
+
+    ``90``, ``9.0``, ``sm_90``, ``compute_90`` and ``sm_90a`` all mean ``sm_90a``: the cubin of the card, with its
+    accelerated instructions.
+
+    Raises:
+        TilewrightError: ``arch/unknown``, when there is no such data file.
+    """
+    digits = name.strip().lower().removeprefix("sm_").removeprefix("compute_").replace(".", "").rstrip("af")
+    by_digits = {known.removeprefix("sm_").rstrip("a"): known for known in known_archs()}
+    if digits not in by_digits:
+        raise TilewrightError(
+            "arch/unknown",
+            f"There is no architecture '{name}' in Tilewright's tables.",
+            {"arch": name, "known": list(by_digits.values())},
+            f"Known are {', '.join(by_digits.values())}.",
+        )
+    return by_digits[digits]
+
+
+def load_arch(name: str) -> Arch:
+    """Read one architecture; see `canonical_arch` for the spellings that are understood.
+
+    Raises:
+        TilewrightError: ``arch/unknown``, when there is no such data file.
+    """
+    text = files(__package__).joinpath("data", f"{canonical_arch(name)}.toml").read_text("utf-8")
+    return parse_arch(text)
+
+
+def parse_arch(text: str) -> Arch:
+    """Make an `Arch` of a data file's text.
+
+    Raises:
+        TilewrightError: ``arch/bad_data``, when a number or its source is missing, or one is not known.
+    """
+    data: dict[str, Any] = tomllib.loads(text)
+    rows: dict[str, dict[str, Any]] = {**data["limits"], **data["features"], **data["rates"]}
+    wanted = {f.name for f in fields(Arch)} - {"name", "compute_capability", "sources", "kinds"}
+    unsourced = sorted(key for key, row in rows.items() if not row.get("source") or not row.get("kind"))
+    if rows.keys() != wanted or unsourced:
+        facts = {
+            "missing": sorted(wanted - rows.keys()),
+            "unknown": sorted(rows.keys() - wanted),
+            "unsourced": unsourced,
+        }
+        raise TilewrightError("arch/bad_data", f"The table of '{data['name']}' does not fit: {facts}.", facts)
+    major, minor = data["compute_capability"]
+    return Arch(
+        name=data["name"],
+        compute_capability=(major, minor),
+        sources={key: row["source"] for key, row in rows.items()},
+        kinds={key: row["kind"] for key, row in rows.items()},
+        **{key: row["value"] for key, row in rows.items()},
+    )
+
+
+def _capability(name: str) -> int:
+    return int(name.removeprefix("sm_").rstrip("a"))
