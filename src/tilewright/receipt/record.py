@@ -296,7 +296,7 @@ def to_json(record: object) -> str:
     """A receipt or report as indented JSON: keys in the dataclasses' order; a float that is not finite becomes null."""
     import msgspec
 
-    text = msgspec.json.encode(record, order="deterministic")
+    text = msgspec.json.encode(record)
     return msgspec.json.format(text, indent=2).decode() + "\n"
 
 
