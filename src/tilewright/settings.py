@@ -15,16 +15,18 @@ class Settings:
     Attributes:
         cache_dir: the content-addressed cache; it may be copied to another machine.
         nvdisasm: path of a disassembler to use instead of the package's, or None.
-        color: False when ``NO_COLOR`` is set.
+        color: False when ``NO_COLOR`` is set to anything but the empty text.
+        debug: whether an unexpected exception shows its traceback (``TILEWRIGHT_DEBUG``).
     """
 
     cache_dir: Path
     nvdisasm: Path | None = None
     color: bool = True
+    debug: bool = False
 
     @staticmethod
     def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
-        """Read ``TILEWRIGHT_CACHE``, ``TILEWRIGHT_NVDISASM``, ``XDG_CACHE_HOME``, ``NO_COLOR``."""
+        """Read ``TILEWRIGHT_CACHE``, ``TILEWRIGHT_NVDISASM``, ``TILEWRIGHT_DEBUG``, ``XDG_CACHE_HOME``, ``NO_COLOR``."""
         env = os.environ if environ is None else environ
         cache = env.get("TILEWRIGHT_CACHE")
         base = Path(env["XDG_CACHE_HOME"]) if env.get("XDG_CACHE_HOME") else Path.home() / ".cache"
@@ -32,5 +34,6 @@ class Settings:
         return Settings(
             cache_dir=Path(cache) if cache else base / "tilewright",
             nvdisasm=Path(nvdisasm) if nvdisasm else None,
-            color="NO_COLOR" not in env,
+            color=not env.get("NO_COLOR"),
+            debug=bool(env.get("TILEWRIGHT_DEBUG")),
         )
