@@ -1,0 +1,325 @@
+"""Reading ``KERNEL.toml``: strictly, so that a wrong sidecar is a message that names its line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tilewright.errors import TilewrightError
+from tilewright.launch.bind import bind
+from tilewright.launch.dtypes import DTYPES, DType, contradiction, read_c_type
+from tilewright.launch.expressions import Expression, Number, Place, parse_call
+from tilewright.launch.spec import ArgSpec, BuildSpec, Fill, LaunchSpec, Role, Triple
+from tilewright.launch.toml_lines import read_lines
+from tilewright.launch.toml_table import Table, c_text, dotted
+
+ASSUMPTIONS = ("no_alias",)
+# name of a fill -> (fewest arguments, most)
+FILLS = {"randint": (2, 2), "uniform": (2, 2), "normal": (0, 2), "zeros": (0, 0), "arange": (0, 0)}
+_STANDARDS = ("c++11", "c++14", "c++17", "c++20", "c++23")
+_ONE = Expression("1", Number(1))
+_ZERO = Expression("0", Number(0))
+
+
+def find_sidecar(kernel_file: Path, kernel: str | None = None) -> Path | None:
+    """The sidecar beside a kernel file, or None.
+
+    ``FILE.NAME.toml`` for the kernel that is asked for comes first, then ``FILE.toml`` unless it names another kernel.
+    Without a name: ``FILE.toml``, else the only ``FILE.*.toml``.
+    """
+    plain = kernel_file.with_suffix(".toml")
+    if kernel is not None:
+        named = kernel_file.with_name(f"{kernel_file.stem}.{kernel}.toml")
+        if named.is_file():
+            return named
+        return plain if plain.is_file() and _names_kernel(plain) in (None, kernel) else None
+    if plain.is_file():
+        return plain
+    prefix = f"{kernel_file.stem}."
+    folder = kernel_file.parent
+    if not folder.is_dir():
+        return None
+    rivals = [file for file in folder.glob("*.toml") if file.name.startswith(prefix) and file.is_file()]
+    return rivals[0] if len(rivals) == 1 else None
+
+
+def load_sidecar(path: Path) -> LaunchSpec:
+    """Read a sidecar. Anything unknown, missing or of a wrong type is a ``TilewrightError`` that names the line."""
+    try:
+        text = path.read_bytes().decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise Place(str(path), line).error("bad_toml", "the sidecar is not UTF-8 text.") from None
+    except OSError as error:
+        message = f"the sidecar cannot be read: {error.strerror or error}."
+        raise Place(str(path)).error("no_sidecar", message, "Check the path given with --spec.") from None
+    return parse_sidecar(text, path)
+
+
+def parse_sidecar(text: str, path: Path) -> LaunchSpec:
+    """The sidecar ``text``; ``path`` is for messages, and the folder that its file names are relative to."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _bad_toml(str(error), text, path) from None
+    root = Table((), data, str(path), read_lines(text))
+    launch = root.table("launch", required=True)
+    spec = LaunchSpec(
+        path=path,
+        kernel=root.text("kernel"),
+        template=root.texts("template"),
+        arch=root.optional_text("arch"),
+        build=_build(root.table("build"), path.parent),
+        grid=_triple(launch, "grid"),
+        block=_triple(launch, "block"),
+        shared_bytes=launch.expression("shared_bytes", _ZERO),
+        sizes=_sizes(root.table("sizes")),
+        args=_args(root),
+        reference=_reference(root.table("reference"), path.parent),
+        assume=_assume(root.table("assume")),
+        lines=root.lines,
+    )
+    launch.finish()
+    root.finish()
+    return spec
+
+
+def check_against(
+    spec: LaunchSpec, parameters: Sequence[tuple[str, str]], constants: Mapping[str, int | float]
+) -> None:
+    """Compare a sidecar with the kernel's signature, and bind every size set.
+
+    Args:
+        parameters: (name, C type as written) of each parameter, in order; an unnamed one is "".
+        constants: every constant of the file, template arguments included.
+
+    Raises:
+        TilewrightError: the first thing that does not fit, with its line.
+    """
+    if len(spec.args) != len(parameters):
+        signature = ", ".join(f"{kind} {name}".strip() for name, kind in parameters)
+        message = f"{spec.kernel} takes {len(parameters)} arguments ({signature}); the sidecar has {len(spec.args)}."
+        last = min(len(spec.args), len(parameters))
+        path = ("args", last) if len(spec.args) > len(parameters) else ("args", len(spec.args) - 1)
+        raise spec.error(path, "argument_count", message, "Give one [[args]] per parameter, in order.")
+    for index, (arg, (name, kind)) in enumerate(zip(spec.args, parameters, strict=True)):
+        _check_argument(spec, index, arg, name, kind)
+    for size_set in spec.sizes:
+        bind(spec, size_set, constants)
+
+
+def _check_argument(spec: LaunchSpec, index: int, arg: ArgSpec, name: str, kind: str) -> None:
+    if name and arg.name != name:
+        message = f"argument {index + 1} of {spec.kernel} is '{name}'; the sidecar has '{arg.name}' there."
+        raise spec.error(("args", index, "name"), "argument_name", message, "Keep the order of the signature.")
+    c_type = read_c_type(kind)
+    if c_type.is_pointer != arg.is_pointer:
+        need = "a pointer: give shape" if c_type.is_pointer else "a scalar: give value, and no shape"
+        message = f"'{arg.name}' is '{' '.join(kind.split())}' in the signature, {need}."
+        raise spec.error(("args", index), "argument_type", message)
+    why = contradiction(c_type, arg.dtype)
+    if why:
+        raise spec.error(("args", index, "dtype"), "argument_type", f"'{arg.name}' does not fit: {why}.")
+
+
+def _names_kernel(path: Path) -> str | None:
+    """The kernel that a file names; None where it cannot be told (loading it will report why)."""
+    try:
+        name = tomllib.loads(path.read_text("utf-8")).get("kernel")
+    except (OSError, ValueError):
+        return None
+    return name if isinstance(name, str) else None
+
+
+def _bad_toml(message: str, text: str, path: Path) -> TilewrightError:
+    found = re.search(r"\(at line (\d+), column (\d+)\)", message)
+    line = int(found.group(1)) if found else text.rstrip().count("\n") + 1
+    what = re.sub(r"\s*\(at .*\)$", "", message)
+    return Place(str(path), line).error("bad_toml", f"the sidecar is not valid TOML: {what}.")
+
+
+def _build(table: Table, folder: Path) -> BuildSpec:
+    defines = table.table("defines")
+    for name, value in defines.data.items():
+        if not isinstance(value, str | int | float):
+            raise defines.wrong_type("a text or a number", value, name)
+        if not re.fullmatch(r"[A-Za-z_]\w*", name):
+            raise defines.place(name).error("bad_value", f"'{name}' is not the name of a macro.")
+    std = table.optional_text("std")
+    if std is not None and std not in _STANDARDS:
+        message = f"build.std is '{std}'; known are {', '.join(_STANDARDS)}."
+        raise table.place("std").error("bad_value", message)
+    commands = table.optional_text("compile_commands")
+    build = BuildSpec(
+        defines={name: c_text(value) for name, value in defines.data.items()},
+        include=tuple(folder / text for text in table.texts("include")),
+        std=std,
+        flags=table.texts("flags"),
+        compile_commands=folder / commands if commands else None,
+    )
+    table.finish()
+    return build
+
+
+def _triple(table: Table, key: str) -> Triple:
+    value = table.get(key)
+    if value is None:
+        raise table.missing(key)
+    found = table.expressions(key) if isinstance(value, list) else (table.as_expression(value, key),)
+    assert found is not None
+    if not 1 <= len(found) <= 3:
+        raise table.wrong_type("1 to 3 expressions", value, key)
+    x, y, z = (*found, _ONE, _ONE)[:3]
+    return x, y, z
+
+
+def _sizes(table: Table) -> dict[str, dict[str, int]]:
+    sizes: dict[str, dict[str, int]] = {}
+    for name in table.data:
+        row = table.table(name)
+        for key, value in row.data.items():
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise row.wrong_type("an integer", value, key)
+            if value < 0:
+                raise row.place(key).error("bad_value", f"{dotted((*row.path, key))} is {value}; a size is 0 or more.")
+        sizes[name] = dict(row.data)
+    if not sizes:
+        return {"default": {}}
+    if "default" not in sizes:
+        raise table.place().error("missing_key", "sizes.default is missing: the set that is timed.")
+    for name, values in sizes.items():
+        odd = sorted(values.keys() ^ sizes["default"].keys())
+        if odd:
+            verb = "lacks" if odd[0] in sizes["default"] else "has, and sizes.default lacks,"
+            raise table.place(name).error(
+                "bad_value", f"sizes.{name} {verb} '{odd[0]}'; every set names the same sizes."
+            )
+    return sizes
+
+
+def _args(root: Table) -> tuple[ArgSpec, ...]:
+    value = root.get("args")
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise root.wrong_type("a list of tables, [[args]]", value, "args")
+    args: list[ArgSpec] = []
+    for index, item in enumerate(value):
+        table = Table(("args", index), item, root.file, root.lines)
+        arg = _array(table) if "value" not in item else _scalar(table)
+        if any(arg.name == other.name for other in args):
+            raise table.place("name").error("duplicate", f"two arguments are named '{arg.name}'.")
+        args.append(arg)
+    _check_aliases(args, root)
+    return tuple(args)
+
+
+def _scalar(table: Table) -> ArgSpec:
+    for key in ("shape", "strides", "fill", "alias_of", "offset", "role"):
+        if key in table.data:
+            message = f"args.{key} is for arrays, and this argument has a value."
+            raise table.place(key).error("bad_value", message, "Give value (a scalar) or shape (an array).")
+    name, dtype, value = table.text("name"), _dtype(table), table.expression("value")
+    table.finish()
+    return ArgSpec(name, dtype, None, None, None, "in", None, None, value, table.place().line)
+
+
+def _array(table: Table) -> ArgSpec:
+    name, dtype, role = table.text("name"), _dtype(table), _role(table)
+    shape, strides = table.expressions("shape"), table.expressions("strides")
+    if shape is None:
+        message = f"'{name}' has neither shape (an array) nor value (a scalar)."
+        raise table.place().error("missing_key", message)
+    if strides is not None and len(strides) != len(shape):
+        message = f"'{name}' has {len(shape)} dimensions and {len(strides)} strides."
+        raise table.place("strides").error("bad_value", message)
+    alias_of = table.optional_text("alias_of")
+    if "offset" in table.data and alias_of is None:
+        raise table.place("offset").error("bad_value", "offset belongs to alias_of, which is missing.")
+    offset = table.expression("offset", _ZERO) if alias_of is not None else None
+    fill = _fill(table)
+    if fill is not None and (role == "out" or alias_of is not None):
+        why = "an output is poisoned before each run" if role == "out" else "an alias has its owner's values"
+        raise table.place("fill").error("bad_value", f"'{name}' cannot have a fill: {why}.")
+    if fill is not None and fill.function in ("uniform", "normal") and dtype.kind != "float":
+        message = f"'{name}' is {dtype.name}; fill it with randint(lo, hi), zeros() or arange()."
+        raise table.place("fill").error("bad_value", message)
+    table.finish()
+    return ArgSpec(name, dtype, shape, strides, fill, role, alias_of, offset, None, table.place().line)
+
+
+def _dtype(table: Table) -> DType:
+    name = table.text("dtype")
+    if name in DTYPES:
+        return DTYPES[name]
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(DTYPES), n=1)
+    hint = (
+        f"Did you mean '{close[0]}'?" if close else "Types narrower than a byte are given as the uint8 that hold them."
+    )
+    message = f"'{name}' is not a known dtype; known are {', '.join(DTYPES)}."
+    raise table.place("dtype").error("unknown_dtype", message, hint)
+
+
+def _role(table: Table) -> Role:
+    match table.optional_text("role"):
+        case None | "in":
+            return "in"
+        case "out":
+            return "out"
+        case "inout":
+            return "inout"
+        case other:
+            raise table.place("role").error("bad_value", f"role is '{other}'; known are in, out, inout.")
+
+
+def _fill(table: Table) -> Fill | None:
+    text = table.optional_text("fill")
+    if text is None:
+        return None
+    function, arguments = parse_call(text, table.place("fill"))
+    if function not in FILLS:
+        raise table.place("fill").error("bad_value", f"'{function}' is not a fill; known are {', '.join(FILLS)}.")
+    fewest, most = FILLS[function]
+    if not fewest <= len(arguments) <= most or (function == "normal" and len(arguments) == 1):
+        message = f"{function} takes {most} arguments and got {len(arguments)}."
+        raise table.place("fill").error("bad_value", message)
+    return Fill(text, function, arguments)
+
+
+def _check_aliases(args: list[ArgSpec], root: Table) -> None:
+    by_name = {arg.name: arg for arg in args}
+    for index, arg in enumerate(args):
+        if arg.alias_of is None:
+            continue
+        place = root.place("args", index, "alias_of")
+        owner = by_name.get(arg.alias_of)
+        if owner is None or owner is arg or not owner.is_pointer or owner.alias_of is not None:
+            message = f"alias_of names '{arg.alias_of}', which is not another array with a buffer of its own."
+            raise place.error("bad_value", message)
+        if owner.dtype.item_bytes != arg.dtype.item_bytes:
+            message = f"'{arg.name}' and '{owner.name}' share a buffer, and their elements differ in width."
+            raise place.error("bad_value", message)
+
+
+def _reference(table: Table, folder: Path) -> Path | None:
+    if not table.data:
+        return None
+    name = table.text("file")
+    table.finish()
+    path = folder / name
+    if not path.is_file():
+        raise table.place("file").error("no_reference", f"the reference '{name}' is not beside the sidecar.")
+    return path
+
+
+def _assume(table: Table) -> dict[str, bool]:
+    for key, value in table.data.items():
+        if key not in ASSUMPTIONS:
+            raise table.unknown(key, ASSUMPTIONS)
+        if not isinstance(value, bool):
+            raise table.wrong_type("true or false", value, key)
+    return dict(table.data)
