@@ -26,7 +26,7 @@ class Settings:
 
     @staticmethod
     def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
-        """Read ``TILEWRIGHT_CACHE``, ``TILEWRIGHT_NVDISASM``, ``TILEWRIGHT_DEBUG``, ``XDG_CACHE_HOME``, ``NO_COLOR``."""
+        """Read ``TILEWRIGHT_{CACHE,NVDISASM,DEBUG}``, ``XDG_CACHE_HOME`` and ``NO_COLOR``."""
         env = os.environ if environ is None else environ
         cache = env.get("TILEWRIGHT_CACHE")
         base = Path(env["XDG_CACHE_HOME"]) if env.get("XDG_CACHE_HOME") else Path.home() / ".cache"
