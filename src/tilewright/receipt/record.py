@@ -18,6 +18,8 @@ DecisionVerdict = Literal["pipeline", "try_both", "do_not_pipeline"]
 Status = Literal["accepted", "built", "refused", "failed"]
 Fact = str | int | float | bool | None
 
+VARIANT_NAMES = ("ldg", "ldg_single", "cp_async", "bulk", "tma", "widen", "retile", "cap_registers")
+
 # These variants come in as many builds as stages were asked for; the others have one fixed number of stages.
 STAGED_VARIANTS = frozenset({"cp_async", "bulk", "tma"})
 

@@ -160,7 +160,8 @@ def measure_text(measure: Measurement) -> str:
 def _budget(receipt: Receipt, pen: Pen) -> list[str]:
     if not receipt.budget:
         return []
-    parts, named = [], False
+    parts: list[str] = []
+    named = False
     for row in receipt.budget:
         text = f"{row.stages}: {row.blocks_per_sm}" if row.fits else f"{row.stages}: does not fit"
         if not parts:
