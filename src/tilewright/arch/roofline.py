@@ -1,4 +1,4 @@
-"""The roofline: how fast a kernel could run, from its operations, its unique DRAM bytes and the card; pure functions."""
+"""The roofline: how fast a kernel could run, from its operations, its unique DRAM bytes and the card. All pure."""
 
 from __future__ import annotations
 
