@@ -35,7 +35,7 @@ OVERLAP = Proof(
     mma_per_tile=16,
     baseline_mma_per_tile=16,
     stalls=(Stall("IMMA", 16, 1, 4),),
-    excerpt="/*0a10*/ LDGSTS ...   <- tile t+1 issued\n/*0b20*/ IMMA ...     (16 of these)\n/*0c30*/ DEPBAR.LE SB0, 0x0",
+    excerpt="/*0a10*/ LDGSTS ...   <- tile t+1\n/*0b20*/ IMMA ...     (16 of these)\n/*0c30*/ DEPBAR.LE SB0, 0x0",
 )
 NO_OVERLAP = Proof(verdict="no_overlap", tiles_in_flight=0, mma_while_in_flight=0, mma_per_tile=16)
 RESOURCES = Resources(registers=88, smem_bytes=8192, spill_bytes=0, stack_bytes=0)
@@ -72,7 +72,9 @@ def laptop() -> Receipt:
         arch_reason="no GPU and no --arch",
         baseline=Baseline(proof=NO_OVERLAP, verify=NO_RUN, resources=replace(RESOURCES, registers=64, smem_bytes=4096)),
         tile=Tile(64, 64, 32, threads=128, elements={"A": "int8", "B": "int8", "acc": "int32"}, math="wmma"),
-        loop=Loop(88, 131, (Phase("load", 90, 109), Phase("sync", 110, 110), Phase("compute", 112, 128)), num_tiles=128),
+        loop=Loop(
+            88, 131, (Phase("load", 90, 109), Phase("sync", 110, 110), Phase("compute", 112, 128)), num_tiles=128
+        ),
         preconditions=(Precondition("num_tiles >= 4", True, {"num_tiles": 128}),),
         budget=(
             BudgetRow(1, 4096, 8, 32, "registers", True, False, 11776),
@@ -100,9 +102,16 @@ def with_gpu() -> Receipt:
     """The same on a GPU machine: verified, timed, chosen."""
     base = laptop()
     passed = Verification(
-        "passed", "gpu", ("default", "ragged", "small"), True, 0.0, checks=(SizeCheck("small", "passed", True, 0.0, 0.5),)
+        "passed",
+        "gpu",
+        ("default", "ragged", "small"),
+        True,
+        0.0,
+        checks=(SizeCheck("small", "passed", True, 0.0, 0.5),),
     )
-    time = Measurement("default", 1000.0, 990.0, 4.0, 50, 137000.0, None, 0.07, 1.8, "H200", "580", "2026-11-30", "faster")
+    time = Measurement(
+        "default", 1000.0, 990.0, 4.0, 50, 137000.0, None, 0.07, 1.8, "H200", "580", "2026-11-30", "faster"
+    )
     gain = Attribution(1.55, 1.15, 1.01, 1.0, 32, 32)
     variants = tuple(
         v
@@ -127,7 +136,9 @@ def refused() -> Receipt:
     return replace(
         base,
         refusal=Refusal("already_pipelined", "The loop copies asynchronously.", 92, "Use `tilewright prove`."),
-        baseline=replace(base.baseline, hazards=(Hazard("read_after_write", 112, "no barrier between store and load"),)),
+        baseline=replace(
+            base.baseline, hazards=(Hazard("read_after_write", 112, "no barrier between store and load"),)
+        ),
         variants=(),
         decision=None,
         checklist=(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.receipt.drawing import Cell, Column, Pen, kib, number, printable
 from tilewright.receipt.reports import Copy, InspectedKernel, InspectReport, ProvenKernel, ProveReport
 from tilewright.receipt.text import loop_text, proof_text, tile_text
-from tilewright.receipt.variants_text import refusal_lines
+from tilewright.receipt.variants_text import PERMITTED_ONLY, refusal_lines
 
 _PROOF_STYLES = {"overlap": "good", "no_overlap": "bad", "unknown": "warn"}
 
@@ -22,7 +22,7 @@ def render_prove(report: ProveReport, *, width: int = 100, color: bool = False) 
     if report.notes:
         lines += pen.bullets("notes", report.notes)
     if any(kernel.proof.verdict == "overlap" for kernel in report.kernels):
-        lines += ["", "The order shows that the overlap is permitted; only timing shows that it happens."]
+        lines += ["", PERMITTED_ONLY]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 

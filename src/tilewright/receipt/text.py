@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from tilewright.receipt.drawing import Pen, kib, number
+from tilewright.receipt.checklist import judged_variant
+from tilewright.receipt.drawing import LABEL_WIDTH, Pen, kib, number, printable
 from tilewright.receipt.evidence import Measurement, Proof, Resources, Verification
 from tilewright.receipt.record import Decision, Loop, Phase, Receipt, Refusal, Tile
 from tilewright.receipt.variants_text import attribution_lines, excerpt_lines, refusal_lines, variants_table
@@ -35,7 +36,7 @@ def render(receipt: Receipt, *, width: int = 100, color: bool = False, verbose: 
         lines += pen.bullets("assumed", receipt.assumptions)
     if receipt.notes:
         lines += pen.bullets("notes", receipt.notes)
-    lines += _next(receipt, pen)
+    lines += _next(receipt)
     lines += _summary(receipt, pen)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -203,23 +204,21 @@ def _checklist(receipt: Receipt, pen: Pen, verbose: bool) -> list[str]:
     return lines
 
 
-def _next(receipt: Receipt, pen: Pen) -> list[str]:
-    """The command to review with, and the run that is still missing."""
-    lines: list[str] = []
-    made = [v for v in receipt.variants if v.status in ("accepted", "built")]
-    if receipt.choice is not None:
-        made = [v for v in made if v.label == receipt.choice.label] or made
-    file = shlex.quote(receipt.kernel.file)
-    written = next((v for v in made if v.source_path), None)
-    if written is not None and written.source_path is not None:
-        # Never wrapped: a command is there to be copied.
-        lines.append("review".ljust(11) + f"git diff --no-index {file} {shlex.quote(written.source_path)}")
-    elif made:
-        lines.append("write".ljust(11) + f"tilewright pipeline {file} --kernel {receipt.kernel.name} --out out")
-    if made and not _ran(receipt):
-        command = f"tilewright pipeline {file} --kernel {receipt.kernel.name} --arch {receipt.arch}"
-        lines.append("next".ljust(11) + f"run again on a machine with a GPU: {command}")
-    return lines
+def _next(receipt: Receipt) -> list[str]:
+    """The command to review with, and the run that is still missing. Never wrapped: a command is there to be copied."""
+    best = judged_variant(receipt)
+    if best is None:
+        return []
+    file, name = shlex.quote(receipt.kernel.file), shlex.quote(receipt.kernel.name)
+    commands: list[tuple[str, str]] = []
+    if best.source_path:
+        commands.append(("review", f"git diff --no-index {file} {shlex.quote(best.source_path)}"))
+    else:
+        commands.append(("write", f"tilewright pipeline {file} --kernel {name} --out out"))
+    if not _ran(receipt):
+        again = f"tilewright pipeline {file} --kernel {name} --arch {receipt.arch}"
+        commands.append(("next", f"run again on a machine with a GPU: {again}"))
+    return [label.ljust(LABEL_WIDTH) + printable(command) for label, command in commands]
 
 
 def _ran(receipt: Receipt) -> bool:

@@ -7,6 +7,8 @@ from tilewright.receipt.drawing import Cell, Column, Pen, factor, kib, number, p
 from tilewright.receipt.evidence import Verification
 from tilewright.receipt.record import Attribution, Receipt, Refusal, Variant
 
+PERMITTED_ONLY = "Order proves that overlap is permitted; only timing shows that it happens."
+
 _STATUS_STYLES = {"accepted": "good", "built": "warn", "refused": "warn", "failed": "bad"}
 # Header and group: what running it showed (0), what compiling it showed (1). A narrow terminal gets one table for each.
 _COLUMNS = (
@@ -152,5 +154,5 @@ def excerpt_lines(receipt: Receipt, pen: Pen, verbose: bool) -> list[str]:
             lines += ["", pen.paint(f"SASS of {variant.label}, steady state", "bold")]
             lines += ["  " + printable(line.expandtabs(4)) for line in variant.proof.excerpt.splitlines()]
     if lines:
-        lines.append("The order shows that the overlap is permitted; only timing shows that it happens.")
+        lines.append(PERMITTED_ONLY)
     return lines
