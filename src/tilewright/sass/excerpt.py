@@ -1,0 +1,2 @@
+def excerpt_of(function, path, work, run, found):
+    return ""

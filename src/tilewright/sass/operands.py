@@ -1,0 +1,117 @@
+"""What an instruction is, and which registers it reads and writes."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from tilewright.sass.listing import Instruction
+
+# Matrix instructions: per warp (HMMA...), per warp group (HGMMA...), per block (UTCHMMA...).
+MATRIX = re.compile(r"^(?:[HIBDQO]MMA|[HIQB]GMMA|UTC[A-Z]*MMA)$")
+# Math of kernels without matrix instructions, with the number of multiply-adds a lane makes where it is not one.
+SCALAR_MATH = {"FFMA": 1, "FFMA2": 2, "DFMA": 1, "HFMA2": 1, "IDP": 1, "IDP4A": 1}
+# Bulk copies and tensor maps: an mbarrier retires them.
+BULK_LOADS = frozenset({"UBLKCP", "UTMALDG"})
+_LOADS = frozenset({"LDG", "LDS", "LDL", "LD", "LDC", "LDSM", "ULDC", "LDCU", "ATOMS", "ATOMG", "ATOM", "LDTM"})
+_STORES = frozenset({"STG", "STS", "STL", "ST", "STSM", "RED", "REDG", "REDUX", "STTM", "STAS"})
+_NO_RESULT = _STORES | {
+    "BAR", "BRA", "BRX", "JMP", "EXIT", "BSSY", "BSYNC", "DEPBAR", "LDGDEPBAR", "LDGSTS", "MEMBAR", "NOP", "WARPSYNC",
+    "ERRBAR", "CCTL", "CALL", "RET", "ISETP", "FSETP", "DSETP", "HSETP2", "PLOP3", "R2P", "UISETP", "UPLOP3", "BREAK",
+    "YIELD", "UBLKCP", "UTMALDG", "UTMASTG", "UTMACMDFLUSH", "WARPGROUP", "USETMAXREG", "KILL", "FENCE", "ARRIVES",
+}  # fmt: skip
+UNIFORM = 256  # uniform registers are numbered from here, so that one integer names any register
+_REGISTER = re.compile(r"(?<![A-Za-z0-9_])(U?R)(\d+)(\.64)?")
+_WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
+
+
+def is_matrix(instruction: Instruction) -> bool:
+    """True for a matrix instruction that is not predicated off."""
+    return MATRIX.match(instruction.opcode) is not None and not instruction.is_off
+
+
+def is_global_load(instruction: Instruction) -> bool:
+    """True for an instruction that reads global memory: into registers, or into shared memory."""
+    return (instruction.opcode in ("LDG", "LDGSTS") or instruction.opcode in BULK_LOADS) and not instruction.is_off
+
+
+def is_barrier(instruction: Instruction) -> bool:
+    """True where threads of the block wait for one another (``BAR.SYNC``, ``BAR.RED``; an arrival waits for nobody)."""
+    return instruction.opcode == "BAR" and "ARV" not in instruction.modifiers and not instruction.is_off
+
+
+@lru_cache(maxsize=65536)
+def split(operands: str) -> tuple[str, ...]:
+    """Operands at the top level: commas inside brackets do not split."""
+    parts: list[str] = []
+    depth, start = 0, 0
+    for at, letter in enumerate(operands):
+        if letter in "[({":
+            depth += 1
+        elif letter in "])}":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            parts.append(operands[start:at].strip())
+            start = at + 1
+    last = operands[start:].strip()
+    return (*parts, last) if last else tuple(parts)
+
+
+def access_bytes(instruction: Instruction) -> int:
+    """Bytes per thread that a load, a store or an asynchronous copy moves (4 where no modifier says otherwise)."""
+    return next((_WIDTHS[m] for m in reversed(instruction.modifiers) if m in _WIDTHS), 4)
+
+
+@lru_cache(maxsize=65536)
+def writes(instruction: Instruction) -> tuple[int, ...]:
+    """Registers that the instruction writes (``R5`` → 5, ``UR5`` → 261); none for RZ."""
+    if instruction.opcode in _NO_RESULT:
+        return ()
+    for operand in split(instruction.operands)[:2]:
+        found = _REGISTER.match(operand)
+        if found:
+            first = int(found[2]) + (UNIFORM if found[1] == "UR" else 0)
+            return tuple(range(first, first + _result_registers(instruction)))
+        if not re.match(r"!?U?P(T|R|\d)", operand):  # only predicates may stand before the result
+            return ()
+    return ()
+
+
+@lru_cache(maxsize=65536)
+def reads(instruction: Instruction) -> tuple[int, ...]:
+    """Registers whose *value* the result (or the stored datum) carries: addresses are left out."""
+    operands = split(instruction.operands)
+    if instruction.opcode in _LOADS or instruction.opcode in ("LDGSTS", *BULK_LOADS):
+        return ()
+    if instruction.opcode in _STORES:
+        data = [operand for operand in operands if "[" not in operand]
+        return tuple(r for operand in data for r in _registers(operand, max(1, access_bytes(instruction) // 4)))
+    skip = 0
+    if writes(instruction):
+        skip = next(i for i, operand in enumerate(operands) if _REGISTER.match(operand)) + 1
+    width = 2 if _is_wide(instruction) else 1
+    return tuple(r for operand in operands[skip:] if "[" not in operand for r in _registers(operand, width))
+
+
+def _registers(operand: str, width: int) -> list[int]:
+    found: list[int] = []
+    for match in _REGISTER.finditer(operand):
+        first = int(match[2]) + (UNIFORM if match[1] == "UR" else 0)
+        found.extend(range(first, first + max(width, 2 if match[3] else 1)))
+    return found
+
+
+def _is_wide(instruction: Instruction) -> bool:
+    return "64" in instruction.modifiers or instruction.opcode in ("FFMA2", "FADD2", "FMUL2", "DFMA", "DADD", "DMUL")
+
+
+def _result_registers(instruction: Instruction) -> int:
+    modifiers = instruction.modifiers
+    if instruction.opcode in _LOADS:
+        matrices = next((int(m) for m in modifiers if m in ("2", "4")), 1)
+        return matrices if instruction.opcode == "LDSM" else max(1, access_bytes(instruction) // 4)
+    if MATRIX.match(instruction.opcode):
+        return 2 if "F16" in modifiers[-1:] or "8816" in modifiers or "8832" in modifiers else 4
+    if _is_wide(instruction) or "WIDE" in modifiers or "F64" in modifiers[:1]:
+        return 2
+    return 1
