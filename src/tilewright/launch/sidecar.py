@@ -19,6 +19,8 @@ ASSUMPTIONS = ("no_alias",)
 # name of a fill -> (fewest arguments, most)
 FILLS = {"randint": (2, 2), "uniform": (2, 2), "normal": (0, 2), "zeros": (0, 0), "arange": (0, 0)}
 _STANDARDS = ("c++11", "c++14", "c++17", "c++20", "c++23")
+_KEYS = ("kernel", "template", "arch", "build", "launch", "sizes", "args", "reference", "assume")
+_ARRAY_KEYS = ("shape", "strides", "fill", "role", "alias_of", "offset")
 _ONE = Expression("1", Number(1))
 _ZERO = Expression("0", Number(0))
 
@@ -64,9 +66,9 @@ def parse_sidecar(text: str, path: Path) -> LaunchSpec:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _bad_toml(str(error), text, path) from None
-    root = Table((), data, str(path), read_lines(text))
-    launch = root.table("launch", required=True)
-    spec = LaunchSpec(
+    root = Table((), data, str(path), read_lines(text)).only(*_KEYS)
+    launch = root.table("launch", required=True).only("grid", "block", "shared_bytes")
+    return LaunchSpec(
         path=path,
         kernel=root.text("kernel"),
         template=root.texts("template"),
@@ -81,9 +83,6 @@ def parse_sidecar(text: str, path: Path) -> LaunchSpec:
         assume=_assume(root.table("assume")),
         lines=root.lines,
     )
-    launch.finish()
-    root.finish()
-    return spec
 
 
 def check_against(
@@ -141,6 +140,7 @@ def _bad_toml(message: str, text: str, path: Path) -> TilewrightError:
 
 
 def _build(table: Table, folder: Path) -> BuildSpec:
+    table.only("defines", "include", "std", "flags", "compile_commands")
     defines = table.table("defines")
     for name, value in defines.data.items():
         if not isinstance(value, str | int | float):
@@ -152,15 +152,13 @@ def _build(table: Table, folder: Path) -> BuildSpec:
         message = f"build.std is '{std}'; known are {', '.join(_STANDARDS)}."
         raise table.place("std").error("bad_value", message)
     commands = table.optional_text("compile_commands")
-    build = BuildSpec(
+    return BuildSpec(
         defines={name: c_text(value) for name, value in defines.data.items()},
         include=tuple(folder / text for text in table.texts("include")),
         std=std,
         flags=table.texts("flags"),
         compile_commands=folder / commands if commands else None,
     )
-    table.finish()
-    return build
 
 
 def _triple(table: Table, key: str) -> Triple:
@@ -207,7 +205,7 @@ def _args(root: Table) -> tuple[ArgSpec, ...]:
         raise root.wrong_type("a list of tables, [[args]]", value, "args")
     args: list[ArgSpec] = []
     for index, item in enumerate(value):
-        table = Table(("args", index), item, root.file, root.lines)
+        table = Table(("args", index), item, root.file, root.lines).only("name", "dtype", "value", *_ARRAY_KEYS)
         arg = _array(table) if "value" not in item else _scalar(table)
         if any(arg.name == other.name for other in args):
             raise table.place("name").error("duplicate", f"two arguments are named '{arg.name}'.")
@@ -217,12 +215,11 @@ def _args(root: Table) -> tuple[ArgSpec, ...]:
 
 
 def _scalar(table: Table) -> ArgSpec:
-    for key in ("shape", "strides", "fill", "alias_of", "offset", "role"):
+    for key in _ARRAY_KEYS:
         if key in table.data:
             message = f"args.{key} is for arrays, and this argument has a value."
             raise table.place(key).error("bad_value", message, "Give value (a scalar) or shape (an array).")
     name, dtype, value = table.text("name"), _dtype(table), table.expression("value")
-    table.finish()
     return ArgSpec(name, dtype, None, None, None, "in", None, None, value, table.place().line)
 
 
@@ -246,7 +243,6 @@ def _array(table: Table) -> ArgSpec:
     if fill is not None and fill.function in ("uniform", "normal") and dtype.kind != "float":
         message = f"'{name}' is {dtype.name}; fill it with randint(lo, hi), zeros() or arange()."
         raise table.place("fill").error("bad_value", message)
-    table.finish()
     return ArgSpec(name, dtype, shape, strides, fill, role, alias_of, offset, None, table.place().line)
 
 
@@ -308,8 +304,7 @@ def _check_aliases(args: list[ArgSpec], root: Table) -> None:
 def _reference(table: Table, folder: Path) -> Path | None:
     if not table.data:
         return None
-    name = table.text("file")
-    table.finish()
+    name = table.only("file").text("file")
     path = folder / name
     if not path.is_file():
         raise table.place("file").error("no_reference", f"the reference '{name}' is not beside the sidecar.")
@@ -317,9 +312,7 @@ def _reference(table: Table, folder: Path) -> Path | None:
 
 
 def _assume(table: Table) -> dict[str, bool]:
-    for key, value in table.data.items():
-        if key not in ASSUMPTIONS:
-            raise table.unknown(key, ASSUMPTIONS)
+    for key, value in table.only(*ASSUMPTIONS).data.items():
         if not isinstance(value, bool):
             raise table.wrong_type("true or false", value, key)
     return dict(table.data)

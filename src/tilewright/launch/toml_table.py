@@ -11,17 +11,15 @@ from tilewright.launch.toml_lines import KeyPath, TomlLines
 
 
 class Table:
-    """One table of the file. Each key is asked for once; ``finish`` reports the keys that nobody asked for."""
+    """One table of the file, with the place of each of its keys."""
 
     def __init__(self, path: KeyPath, data: Mapping[str, Any], file: str, lines: TomlLines) -> None:
         self.path, self.data, self.file, self.lines = path, data, file, lines
-        self.known: set[str] = set()
 
     def place(self, *keys: str | int) -> Place:
         return Place(self.file, self.lines.of((*self.path, *keys)))
 
     def get(self, key: str) -> Any:
-        self.known.add(key)
         return self.data.get(key)
 
     def wrong_type(self, need: str, value: object, *keys: str | int) -> TilewrightError:
@@ -31,10 +29,12 @@ class Table:
     def missing(self, key: str) -> TilewrightError:
         return self.place().error("missing_key", f"{dotted((*self.path, key))} is missing.")
 
-    def finish(self) -> None:
+    def only(self, *known: str) -> Table:
+        """This table, once it is clear that it has no other keys. Asked first: a misspelt key is not a missing one."""
         for key in self.data:
-            if key not in self.known:
-                raise self.unknown(key, self.known)
+            if key not in known:
+                raise self.unknown(key, known)
+        return self
 
     def unknown(self, key: str, known: Iterable[str]) -> TilewrightError:
         from difflib import get_close_matches
