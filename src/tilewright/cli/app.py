@@ -1,0 +1,69 @@
+"""The application: the verbs, and what happens when one stops."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError, Parameter
+
+from tilewright import __version__
+from tilewright.cli import doctor, inspect, pipeline, prove
+from tilewright.cli.failures import EXIT_INTERRUPTED, report, unexpected
+from tilewright.errors import TilewrightError
+from tilewright.settings import Settings
+
+HELP = """Turn a tiled CUDA kernel into a software-pipelined one, and prove it.
+
+Decides whether it pays, rewrites the source, verifies bit for bit, times both, and shows the overlap in SASS.
+Without a GPU everything but running is done."""
+
+EPILOGUE = """Example: tilewright pipeline igemm.cu --arch sm_86 --out out
+
+Exit codes: 0 done, 1 a check failed, 2 bad input or usage, 3 something needed is missing, 4 refused.
+`tilewright VERB --help` has each verb's options and an example."""
+
+VERBS = (pipeline, prove, inspect, doctor)
+
+
+def make_app() -> App:
+    """The command-line application with every verb."""
+    app = App(
+        name="tilewright",
+        version=f"tilewright {__version__}",
+        help=HELP,
+        help_epilogue=EPILOGUE,
+        # Plain text needs no markup parser, which would cost a third of the time that --help may take.
+        help_format="plaintext",
+        default_parameter=Parameter(negative=()),
+        suppress_keyboard_interrupt=False,
+    )
+    for verb in VERBS:
+        app.command(verb.run, name=verb.NAME, help_epilogue=verb.EXAMPLE)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0 to 4, 70 for a defect of Tilewright, 130 when interrupted."""
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in tokens
+    settings = Settings.from_environment()
+    try:
+        code = make_app()(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+        return code if isinstance(code, int) else 0
+    except CycloptsError as error:
+        return report(_usage(error, tokens), settings, as_json=as_json)
+    except TilewrightError as error:
+        return report(error, settings, as_json=as_json)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        return unexpected(error, settings, as_json=as_json)
+
+
+def _usage(error: CycloptsError, tokens: Sequence[str]) -> TilewrightError:
+    names = {verb.NAME for verb in VERBS}
+    verb = tokens[0] if tokens and tokens[0] in names else ""
+    command = f"tilewright {verb} --help" if verb else "tilewright --help"
+    return TilewrightError("cli/usage", " ".join(str(error).split()), {}, f"See `{command}`.")
