@@ -1,0 +1,232 @@
+"""Whether pipelining should pay, which variant, and why: the two ratios, the warps, the cliff and the prediction.
+
+Two ratios are printed and never mixed up: ``flop_per_byte`` comes from the tile, ``ops_per_load`` from the SASS. The
+published thresholds (below 5, 5 to 20, above 20) were measured on ``ops_per_load``, and in the same data the active
+warps per SM decide as much; so the verdict is judged on these two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tilewright.arch.arch import Arch
+from tilewright.plan.budget import Budget
+from tilewright.plan.facts import PlanFacts
+from tilewright.plan.predict import (
+    ASYNC_WAITED,
+    BASELINE,
+    VARIANTS,
+    WIDENED,
+    TileCost,
+    estimated_inputs,
+    predicted_speedup,
+    tile_cost,
+)
+
+Verdict = Literal["pipeline", "try_both", "do_not_pipeline"]
+
+FEW_OPS_PER_LOAD = 5.0
+MANY_OPS_PER_LOAD = 20.0
+ENOUGH_WARPS = 8
+TOO_FEW_WARPS = 4
+MIN_TILES = 2
+TILES_FOR_A_GAIN = 4
+# The range of a prediction whose inputs are all known, and what each assumed input adds to it.
+BASE_UNCERTAINTY = 0.12
+UNCERTAINTY_PER_ESTIMATE = 0.06
+# Where ops_per_load is not known, the model decides: a gain below the first is none, above the second is clear.
+NO_GAIN = 1.02
+CLEAR_GAIN = 1.10
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A predicted speedup over the baseline and its range, as factors."""
+
+    speedup: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class GainSplit:
+    """What the predicted gain of the best cp.async variant is made of: factors, whose product is its speedup."""
+
+    width: float
+    async_copy: float
+    overlap: float
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The decision; all variants that can be built are built, whatever it says.
+
+    Attributes:
+        flop_per_byte: from the tile, or None when a tile size is not known.
+        ops_per_load: from the SASS, or None.
+        warps_per_sm: active, of the baseline.
+        predicted: by variant key: ``ldg``, ``ldg_single``, ``cp_async2``, ``cp_async3``, ``cp_async4``; those that the
+            architecture and the copies allow.
+        best: the key with the highest predicted speedup; of equals the one with fewer stages.
+        gain: the predicted split, or None where no cp.async variant is possible.
+        reasons: sentences, the most important first.
+    """
+
+    verdict: Verdict
+    flop_per_byte: float | None
+    ops_per_load: float | None
+    warps_per_sm: int
+    predicted: Mapping[str, Prediction]
+    best: str | None = None
+    gain: GainSplit | None = None
+    reasons: tuple[str, ...] = field(default=())
+
+
+def decide(facts: PlanFacts, plan: Budget, arch: Arch) -> Decision:
+    """Rank the variants and say whether pipelining should pay.
+
+    Args:
+        facts: the kernel.
+        plan: the budget of the same kernel on the same architecture.
+        arch: the architecture.
+    """
+    warps = plan.rows[0].warps_per_sm
+    baseline = tile_cost(facts, plan, arch, BASELINE)
+    predicted = _predictions(facts, plan, arch, baseline) if baseline is not None else {}
+    # max() keeps the first of equals, and stages rise: fewer stages for the same gain.
+    best = max(predicted, key=lambda key: round(predicted[key].speedup, 2)) if predicted else None
+    verdict, why = _verdict(facts, warps, predicted[best] if best else None)
+    verdict, cliff_reasons = _after_the_cliff(verdict, plan)
+    return Decision(
+        verdict=verdict,
+        flop_per_byte=facts.flop_per_byte,
+        ops_per_load=facts.ops_per_load,
+        warps_per_sm=warps,
+        predicted=predicted,
+        best=best,
+        gain=_gain_split(facts, plan, arch, baseline, predicted) if baseline is not None else None,
+        reasons=(why, *cliff_reasons, *_facts_remarks(facts, arch), *_model_remarks(facts, predicted, best, baseline)),
+    )
+
+
+def _predictions(facts: PlanFacts, plan: Budget, arch: Arch, baseline: TileCost) -> dict[str, Prediction]:
+    uncertainty = 1 + BASE_UNCERTAINTY + UNCERTAINTY_PER_ESTIMATE * len(estimated_inputs(facts))
+    promised = facts.num_tiles is None or facts.num_tiles >= TILES_FOR_A_GAIN
+    found: dict[str, Prediction] = {}
+    for schedule in VARIANTS:
+        cost = tile_cost(facts, plan, arch, schedule)
+        if cost is None:
+            continue
+        speedup = predicted_speedup(facts, arch, baseline, cost)
+        low = speedup / uncertainty
+        found[schedule.key] = Prediction(speedup, low if promised else min(low, 1.0), speedup * uncertainty)
+    return found
+
+
+def _gain_split(
+    facts: PlanFacts, plan: Budget, arch: Arch, baseline: TileCost, predicted: Mapping[str, Prediction]
+) -> GainSplit | None:
+    widened = tile_cost(facts, plan, arch, WIDENED)
+    waited = tile_cost(facts, plan, arch, ASYNC_WAITED)
+    rings = [prediction.speedup for key, prediction in predicted.items() if key.startswith("cp_async")]
+    if widened is None or waited is None or not rings:
+        return None
+    by_width = baseline.cycles / widened.cycles
+    by_async = widened.cycles / waited.cycles
+    return GainSplit(by_width, by_async, max(rings) / by_width / by_async)
+
+
+def _verdict(facts: PlanFacts, warps: int, best: Prediction | None) -> tuple[Verdict, str]:
+    if facts.num_tiles is not None and facts.num_tiles < MIN_TILES:
+        return (
+            "do_not_pipeline",
+            f"num_tiles is {facts.num_tiles} at the default sizes: no next tile to fetch.",
+        )
+    if best is None:
+        return "do_not_pipeline", "No variant fits on an SM."
+    if facts.ops_per_load is None:
+        verdict, why = _by_prediction(best)
+    else:
+        verdict, why = _by_thresholds(facts.ops_per_load, warps)
+    if verdict == "pipeline" and facts.num_tiles is not None and facts.num_tiles < TILES_FOR_A_GAIN:
+        few = f" But num_tiles is {facts.num_tiles}: prologue and epilogue do not amortise, so no gain is promised."
+        return "try_both", why + few
+    return verdict, why
+
+
+def _by_thresholds(ops_per_load: float, warps: int) -> tuple[Verdict, str]:
+    head = f"ops_per_load is {ops_per_load:.1f} (math instructions per global load, SASS), {warps} warps per SM: "
+    if ops_per_load < FEW_OPS_PER_LOAD:
+        if warps <= TOO_FEW_WARPS:
+            return "try_both", head + "few operations hide each load, but with 4 warps or fewer pipelining has lost."
+        if warps < ENOUGH_WARPS:
+            return "try_both", head + "few operations hide each load; below 8 warps build both and time them."
+        return "pipeline", head + "below 5 with 8 warps or more, asynchronous copies have won (+15 to 35 %)."
+    if ops_per_load <= MANY_OPS_PER_LOAD:
+        if warps <= TOO_FEW_WARPS:
+            return "do_not_pipeline", head + "from 5 to 20 with 4 warps or fewer, pipelining has lost."
+        return "try_both", head + "from 5 to 20 the gain was 5 to 15 %: build both and time them."
+    if warps >= ENOUGH_WARPS:
+        return "do_not_pipeline", head + "above 20 with 8 warps or more, warps hide the latency (0 to 5 %, or a loss)."
+    return "try_both", head + "above 20, but too few warps to hide the latency: build both and time them."
+
+
+def _by_prediction(best: Prediction) -> tuple[Verdict, str]:
+    head = f"ops_per_load is not known; the model predicts {best.speedup:.2f}x at best: "
+    if best.speedup >= CLEAR_GAIN:
+        return "pipeline", head + "a clear gain."
+    if best.speedup < NO_GAIN:
+        return "do_not_pipeline", head + "none worth the registers and shared memory."
+    return "try_both", head + "build both and time them."
+
+
+def _after_the_cliff(verdict: Verdict, plan: Budget) -> tuple[Verdict, list[str]]:
+    doubled = plan.row(2)
+    if doubled is None:
+        return verdict, []
+    if not doubled.crosses_cliff:
+        few = "Two stages leave fewer than 2 blocks per SM to hide each other's waits."
+        return verdict, [] if plan.doubling_keeps_two else [few]
+    single = plan.rows[0]
+    reason = (
+        f"Two stages cross the cliff: {single.blocks_per_sm} blocks per SM become {doubled.blocks_per_sm} "
+        f"({single.warps_per_sm} warps become {doubled.warps_per_sm})."
+    )
+    if verdict == "pipeline" and doubled.warps_per_sm < ENOUGH_WARPS:
+        return "try_both", [f"{reason} That is below 8 warps: a gain is no longer expected, only possible."]
+    return verdict, [reason]
+
+
+def _facts_remarks(facts: PlanFacts, arch: Arch) -> list[str]:
+    found: list[str] = []
+    if facts.flop_per_byte is not None:
+        found.append(
+            f"flop_per_byte is {facts.flop_per_byte:.1f}, from the tile alone; the thresholds are not about it."
+        )
+    narrow = [copy for copy in facts.copies if copy.load_bytes < 4]
+    if narrow:
+        width = "-byte, ".join(str(size) for size in sorted({copy.load_bytes for copy in narrow}))
+        widened = all(copy.widened_bytes is not None for copy in narrow)
+        found.append(f"{width}-byte loads: " + ("widen them first." if widened else "they could not be widened."))
+    if not arch.has_cp_async:
+        found.append(f"{arch.name} has no cp.async.")
+    elif any(copy.async_bytes is None for copy in facts.copies):
+        found.append("cp.async cannot carry every copy: it moves 4, 8 or 16 aligned bytes and converts nothing.")
+    return found
+
+
+def _model_remarks(
+    facts: PlanFacts, predicted: Mapping[str, Prediction], best: str | None, baseline: TileCost | None
+) -> list[str]:
+    found: list[str] = []
+    if baseline is not None and best is not None:
+        pipes = {"instruction issue": baseline.issue, "shared memory": baseline.shared, "math": baseline.math}
+        pipes |= {"L2": baseline.memory, "waiting for loads": baseline.alone / max(baseline.blocks_per_sm, 1)}
+        found.append(f"In the model the baseline is bound by {max(pipes, key=lambda name: pipes[name])}.")
+        found.append(f"The best prediction is {best}, {predicted[best].speedup:.2f}x; the model is not calibrated yet.")
+    assumed = estimated_inputs(facts)
+    if assumed:
+        found.append(f"Assumed, which widens the range: {', '.join(assumed)}.")
+    return found

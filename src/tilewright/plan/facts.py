@@ -1,0 +1,89 @@
+"""What the decision has to know of a kernel: frozen values, filled from its source and from the baseline's SASS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+MathKind = Literal["wmma", "mma", "fma"]
+
+
+@dataclass(frozen=True)
+class CopyFacts:
+    """One operand's way from global to shared memory, per tile and block.
+
+    Attributes:
+        tile_bytes: bytes of the tile, without padding.
+        load_bytes: width of one load in the source: 1 for a byte-wise copy, 16 for ``float4``.
+        widened_bytes: width after re-partitioning the copy, when contiguity is proved; None when it stays as it is.
+        async_bytes: width of one ``cp.async``; None when it cannot carry this copy.
+        guarded: bounds are checked for each load.
+        scattered: stored element by element (an operand transposed on its way), ``element_bytes`` at a time.
+    """
+
+    tile_bytes: int
+    load_bytes: int
+    widened_bytes: int | None = None
+    async_bytes: int | None = None
+    guarded: bool = True
+    scattered: bool = False
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """A tiled kernel, as the decision sees it; None where something is not known, and then it is estimated.
+
+    Threads, registers and shared bytes stand in the `Budget`.
+
+    Attributes:
+        BM, BN, BK: tile sizes in elements.
+        element_bytes: of the operands in shared memory.
+        math_kind: what the compute phase multiplies with.
+        copies: one per operand.
+        num_tiles: trips of the K-loop at the default sizes.
+        ops_per_load: matrix (FMA where there are none) instructions per global load instruction in the steady-state
+            loop, from the SASS.
+        math_per_tile: such instructions per warp and tile.
+        compute_instructions: all instructions per warp in the compute phase of a tile.
+        load_instructions: all instructions per warp in the load phase of a tile.
+        stall_cycles: sum of the stall counts of the compute phase, for one warp.
+        loads_in_flight: loads that a thread issues before it needs the first of them.
+        shared_loads: shared-memory loads per warp and tile, by SASS opcode: ``{"LDS.U8": 32, "LDSM.16.M88.2": 4}``.
+        pitch_a_bytes, pitch_b_bytes: from one row of the operand in shared memory to the next, padding included.
+        blocks: of the launch at the default sizes.
+        sms: of the card, when one is known.
+        variant_registers: registers per thread of variants already compiled, by variant key.
+    """
+
+    copies: tuple[CopyFacts, ...]
+    element_bytes: int
+    math_kind: MathKind
+    BM: int | None = None
+    BN: int | None = None
+    BK: int | None = None
+    num_tiles: int | None = None
+    ops_per_load: float | None = None
+    math_per_tile: float | None = None
+    compute_instructions: float | None = None
+    load_instructions: float | None = None
+    stall_cycles: float | None = None
+    loads_in_flight: float | None = None
+    shared_loads: Mapping[str, float] | None = None
+    pitch_a_bytes: int | None = None
+    pitch_b_bytes: int | None = None
+    blocks: int | None = None
+    sms: int | None = None
+    variant_registers: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def flop_per_byte(self) -> float | None:
+        """``2*BM*BN*BK / ((BM*BK + BK*BN) * element_bytes)``, from the tile alone; None when a size is not known."""
+        if self.BM is None or self.BN is None or self.BK is None:
+            return None
+        return 2 * self.BM * self.BN * self.BK / ((self.BM * self.BK + self.BK * self.BN) * self.element_bytes)
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes that one block fetches per tile."""
+        return sum(copy.tile_bytes for copy in self.copies)
