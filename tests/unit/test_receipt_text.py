@@ -55,6 +55,20 @@ def test_budget_names_the_cliff_once() -> None:
     assert "stages 1: 8 blocks/SM  2: 8  3: 7 (cliff at 11.5 KiB)  8: does not fit" in text
 
 
+def test_a_way_round_the_cliff_is_offered_with_its_cost() -> None:
+    assert "ldg_single, stages 1: 8 blocks/SM at 4 KiB. The next tile waits in 8 more registers" in render(
+        samples.laptop(), width=120
+    )
+
+
+def test_a_predicted_gain_is_never_called_measured() -> None:
+    predicted = "width ~1.50x * asynchronous copy ~1.10x * overlap ~1.03x (predicted, not measured)"
+    assert predicted in render(samples.laptop())
+    measured = render(samples.with_gpu())
+    assert "predicted, not measured" not in measured
+    assert "cp_async2: width 1.55x * asynchronous copy 1.15x * overlap 1.01x * stages 1.00x" in measured
+
+
 def test_both_ratios_are_named() -> None:
     text = render(samples.laptop())
     assert "64 FLOP per byte (flop_per_byte" in text
@@ -147,7 +161,7 @@ def test_prove_report_text() -> None:
     kernels = (ProvenKernel("k", proof, Resources(88, 8192, 0, 0)), ProvenKernel("plain", Proof(reason="no loop")))
     text = render_prove(ProveReport(tool=Tool("1"), file="k.cubin", arch="sm_86", kernels=kernels), width=80)
     assert "overlap, 1 tile in flight" in text
-    assert "HMMA 8 (16)  IMMA 1-4 (3)" in text
+    assert "HMMA 8 cycles (16)  IMMA 1-4 cycles (3)" in text
     assert "overlap unknown (no loop)" in text
     assert "only timing shows" in text
     assert "only timing" not in render_prove(

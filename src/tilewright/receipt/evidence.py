@@ -76,6 +76,16 @@ class Stall:
     count: int
     min_cycles: int
     max_cycles: int
+    mean_cycles: float | None = None
+
+
+@dataclass(frozen=True)
+class CopyCount:
+    """Copies of one kind per trip of the steady-state loop."""
+
+    opcode: str
+    width_bytes: int
+    count: int
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,11 @@ class Proof:
         tiles_in_flight: how many tiles' copies are outstanding while a tile is computed.
         mma_while_in_flight: math instructions between a copy's issue and the wait that retires it.
         mma_per_tile: matrix instructions (FMA where there are none) per tile.
+        math_kind: opcode of the math: ``IMMA``, ``HMMA``, ``FFMA``.
+        ops_per_load: math instructions per global load instruction in the steady state.
+        copies: what moves the tiles.
+        wait: the wait that retires the copies: ``DEPBAR.LE SB0, 0x1``.
+        tiles_per_trip: tiles that one trip of the compiled loop handles, for the compiler may unroll.
         excerpt: annotated SASS.
         reason: what the verdict rests on, or why there is none.
         attempts: what was tried when the compiler had undone the overlap, in order.
@@ -99,6 +114,11 @@ class Proof:
     baseline_mma_per_tile: int | None = None
     stalls: tuple[Stall, ...] = ()
     excerpt: str = ""
+    math_kind: str = ""
+    ops_per_load: float | None = None
+    copies: tuple[CopyCount, ...] = ()
+    wait: str = ""
+    tiles_per_trip: int | None = None
     reason: str = ""
     attempts: tuple[str, ...] = ()
 

@@ -132,12 +132,32 @@ class BudgetRow:
 
 
 @dataclass(frozen=True)
+class Proposal:
+    """A way round the cliff, what it gives and, in ``cost``, what it takes."""
+
+    kind: str  # retile | fewer_stages | ldg_single
+    stages: int
+    smem_bytes: int
+    blocks_per_sm: int
+    cost: str
+
+
+@dataclass(frozen=True)
 class Prediction:
     """A predicted speedup over the baseline with its range, as factors."""
 
     speedup: float | None
     low: float | None
     high: float | None
+
+
+@dataclass(frozen=True)
+class PredictedGain:
+    """What the predicted gain of the best variant is made of: factors whose product is its speedup."""
+
+    width: float | None = None
+    async_copy: float | None = None
+    overlap: float | None = None
 
 
 @dataclass(frozen=True)
@@ -154,6 +174,7 @@ class Decision:
     ops_per_load: float | None = None
     warps_per_sm: int | None = None
     predicted: dict[str, Prediction] = field(default_factory=dict)
+    gain: PredictedGain | None = None
     reasons: tuple[str, ...] = ()
 
 
@@ -268,6 +289,7 @@ class Receipt:
 
     Attributes:
         arch_reason: where the architecture came from, one sentence.
+        proposals: ways round the cliff, when two stages cross it.
         refusal: the whole kernel's, when nothing can be done with it.
         assumptions: what the source cannot show and the sidecar (or a guess) states.
         timings_s: seconds by step, ``total`` last.
@@ -285,6 +307,7 @@ class Receipt:
     loop: Loop | None = None
     preconditions: tuple[Precondition, ...] = ()
     budget: tuple[BudgetRow, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
     decision: Decision | None = None
     variants: tuple[Variant, ...] = ()
     assumptions: tuple[str, ...] = ()

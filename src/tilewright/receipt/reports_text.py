@@ -33,17 +33,21 @@ def _proven(kernel: ProvenKernel, pen: Pen) -> list[str]:
     if proof.reason and proof.verdict != "unknown":
         lines += pen.labelled("", proof.reason)
     figures = (
-        ("math instructions per tile", proof.mma_per_tile),
+        (f"{proof.math_kind or 'math instructions'} per tile", proof.mma_per_tile),
         ("while in flight", proof.mma_while_in_flight),
         ("barriers between", proof.barriers_between),
+        ("math instructions per global load", proof.ops_per_load),
         ("registers", resources.registers),
         ("B spilled", resources.spill_bytes),
     )
     parts = [f"{number(value)} {name}" for name, value in figures if value is not None]
     parts += [f"{kib(resources.smem_bytes)} shared"] if resources.smem_bytes is not None else []
     lines += pen.listed("figures", parts)
+    if proof.copies:
+        copies = [f"{copy.count} {copy.opcode} of {copy.width_bytes} B" for copy in proof.copies]
+        lines += pen.listed("copies", [*copies, *([f"retired by {proof.wait}"] if proof.wait else [])])
     if proof.stalls:
-        stalls = [f"{s.opcode} {_cycles(s.min_cycles, s.max_cycles)} ({s.count})" for s in proof.stalls]
+        stalls = [f"{s.opcode} {_cycles(s.min_cycles, s.max_cycles)} cycles ({s.count})" for s in proof.stalls]
         lines += pen.listed("stalls", stalls)
     lines += [f"  {printable(line.expandtabs(4))}" for line in proof.excerpt.splitlines()]
     return lines

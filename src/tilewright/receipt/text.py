@@ -171,7 +171,12 @@ def _budget(receipt: Receipt, pen: Pen) -> list[str]:
             text += f" (cliff at {kib(row.cliff_bytes)})"
             named = True
         parts.append(text)
-    return pen.listed("budget", parts)
+    lines = pen.listed("budget", parts)
+    texts = [
+        f"{way.kind}, stages {way.stages}: {way.blocks_per_sm} blocks/SM at {kib(way.smem_bytes)}. {way.cost}"
+        for way in receipt.proposals
+    ]
+    return lines + (pen.bullets("instead", texts) if texts else [])
 
 
 def _decision(decision: Decision | None, pen: Pen) -> list[str]:

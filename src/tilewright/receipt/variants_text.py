@@ -120,23 +120,22 @@ def _failure(variant: Variant) -> str:
 
 
 def attribution_lines(receipt: Receipt, pen: Pen) -> list[str]:
-    """Which step each part of the judged variant's gain came from, as far as controls measured it."""
+    """Which step each part of the judged variant's gain came from; the prediction where no control was timed."""
     variant = judged_variant(receipt)
-    if variant is None or variant.attribution is None:
+    if variant is None:
         return []
     gain = variant.attribution
-    factors = [
-        f"{name} {factor(value)}"
-        for name, value in (
-            ("width", gain.width),
-            ("asynchronous copy", gain.async_copy),
-            ("overlap", gain.overlap),
-            ("stages", gain.stages),
-        )
-        if value is not None
-    ]
-    text = " * ".join(factors) if factors else "not measured"
-    return pen.labelled("gain", f"{variant.label}: {text}{_occupancy(gain)}")
+    if gain is not None:
+        parts = (("width", gain.width), ("asynchronous copy", gain.async_copy), ("overlap", gain.overlap))
+        factors = [f"{name} {factor(value)}" for name, value in (*parts, ("stages", gain.stages)) if value is not None]
+        if factors:
+            return pen.labelled("gain", f"{variant.label}: {' * '.join(factors)}{_occupancy(gain)}")
+    predicted = receipt.decision.gain if receipt.decision else None
+    if predicted is None:
+        return []
+    parts = (("width", predicted.width), ("asynchronous copy", predicted.async_copy), ("overlap", predicted.overlap))
+    factors = [f"{name} ~{factor(value)}" for name, value in parts if value is not None]
+    return pen.labelled("gain", f"{' * '.join(factors)} (predicted, not measured)") if factors else []
 
 
 def _occupancy(gain: Attribution) -> str:
