@@ -9,6 +9,7 @@ from tilewright.build.log import first_error, resources
 from tilewright.build.nvrtc import INSTALL_HINT, Compiled, Program, include_folders, run, toolchain
 from tilewright.errors import EXIT_MISSING, TilewrightError
 from tilewright.settings import Settings
+from tilewright.source.device_headers import PRELUDE
 
 __all__ = ["build", "toolchain"]
 
@@ -54,12 +55,22 @@ def _program(request: BuildRequest) -> Program:
         f"--std={request.std}",
         "--generate-line-info",
         "--ptxas-options=-v",
+        # A device view holds no host code, so what has no annotation (a constexpr function) is meant for the device.
+        "-default-device",
+        *_prelude_options(request),
         *(f"--define-macro={name}={value}" for name, value in request.defines),
         *nvrtc_flags(request.flags),
         *(f"--include-path={folder}" for folder in include_folders()),
     ]
     headers = tuple((name, f'#line 1 "{VIRTUAL_ROOT}{name}"\n{text}') for name, text in request.headers)
     return Program(request.source, VIRTUAL_ROOT + request.name, headers, tuple(options), request.kernel)
+
+
+def _prelude_options(request: BuildRequest) -> list[str]:
+    if all(name != PRELUDE for name, _ in request.headers):
+        return []
+    # CUDA's own library defines the same limits with other words (warning 47).
+    return [f"--pre-include={PRELUDE}", "--diag-suppress=47"]
 
 
 def _outcome(request: BuildRequest, compiled: Compiled, key: str, here: str) -> Artifact | CompileFailure:
