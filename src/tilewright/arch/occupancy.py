@@ -87,7 +87,8 @@ def _blocks_by_shared(arch: Arch, smem_bytes: int) -> int:
     if smem_bytes > arch.smem_optin_max_bytes:
         return 0
     taken = _round_up(smem_bytes + arch.smem_reserved_bytes, arch.smem_granularity_bytes)
-    return arch.smem_per_sm_bytes // taken
+    # Where the system reserves nothing, a block without shared memory is not limited by it.
+    return arch.smem_per_sm_bytes // taken if taken else arch.max_blocks_per_sm
 
 
 def _blocks_by_registers(arch: Arch, warps: int, registers_per_thread: int) -> int:

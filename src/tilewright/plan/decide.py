@@ -119,7 +119,7 @@ def _predictions(facts: PlanFacts, plan: Budget, arch: Arch, baseline: TileCost)
         cost = tile_cost(facts, plan, arch, schedule)
         if cost is None:
             continue
-        speedup = predicted_speedup(facts, arch, baseline, cost)
+        speedup = predicted_speedup(facts, baseline, cost)
         low = speedup / uncertainty
         found[schedule.key] = Prediction(speedup, low if promised else min(low, 1.0), speedup * uncertainty)
     return found

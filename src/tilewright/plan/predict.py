@@ -80,13 +80,19 @@ ASYNC_WAITED = Schedule("async_waited", 2, 0, "async")
 
 @dataclass(frozen=True)
 class TileCost:
-    """Cycles per tile on one SM, by pipe and joined (``cycles``); ``alone`` is one block by itself, waits included."""
+    """Cycles per tile on one SM, by pipe and joined (``cycles``).
+
+    Attributes:
+        alone: what one block takes by itself, waits included.
+        filling: once per block: the first tile's wait, which nothing overlaps; 0 where every tile is waited for anyway.
+    """
 
     issue: float
     shared: float
     math: float
     memory: float
     alone: float
+    filling: float
     blocks_per_sm: int
     warps_per_sm: int
     cycles: float
@@ -128,15 +134,16 @@ def tile_cost(facts: PlanFacts, plan: Budget, arch: Arch, schedule: Schedule) ->
     resident = _resident_blocks(facts, fit.blocks_per_sm)
     figures = (issue, shared, math_cycles, memory, alone / resident)
     cycles = sum(figure**SMOOTHNESS for figure in figures) ** (1 / SMOOTHNESS)
-    return TileCost(issue, shared, math_cycles, memory, alone, fit.blocks_per_sm, fit.warps_per_sm, cycles)
+    filling = arch.l2_latency_cycles / resident if schedule.in_flight else 0.0
+    return TileCost(issue, shared, math_cycles, memory, alone, filling, fit.blocks_per_sm, fit.warps_per_sm, cycles)
 
 
-def predicted_speedup(facts: PlanFacts, arch: Arch, baseline: TileCost, variant: TileCost) -> float:
-    """Baseline's time over the variant's for a whole K-loop: filling the pipeline costs the variant one wait."""
+def predicted_speedup(facts: PlanFacts, baseline: TileCost, variant: TileCost) -> float:
+    """Baseline's time over the variant's for a whole K-loop, the filling of the pipeline included."""
     if facts.num_tiles is None:
         return baseline.cycles / variant.cycles
-    filling = arch.l2_latency_cycles / _resident_blocks(facts, variant.blocks_per_sm)
-    return facts.num_tiles * baseline.cycles / (facts.num_tiles * variant.cycles + filling)
+    tiles = max(facts.num_tiles, 1)
+    return (tiles * baseline.cycles + baseline.filling) / (tiles * variant.cycles + variant.filling)
 
 
 def estimated_inputs(facts: PlanFacts) -> tuple[str, ...]:

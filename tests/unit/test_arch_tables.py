@@ -1,0 +1,115 @@
+"""The data files: the figures that are often quoted wrongly, and that every number has a source."""
+
+from __future__ import annotations
+
+import pickle
+from importlib.resources import files
+
+import pytest
+
+from tilewright.arch.arch import canonical_arch, default_arch, known_archs, load_arch, parse_arch
+from tilewright.arch.devices import find_device, known_devices
+from tilewright.errors import EXIT_BAD_INPUT, TilewrightError
+
+KIB = 1024
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks", "warps", "smem_kib", "bulk"),
+    [
+        ("sm_80", 32, 64, 164, False),
+        ("sm_86", 16, 48, 100, False),
+        ("sm_90a", 32, 64, 228, True),
+        ("sm_120a", 24, 48, 100, True),
+    ],
+)
+def test_golden_limits(name: str, blocks: int, warps: int, smem_kib: int, bulk: bool) -> None:
+    arch = load_arch(name)
+    assert (arch.max_blocks_per_sm, arch.max_warps_per_sm) == (blocks, warps)
+    assert arch.max_threads_per_sm == warps * 32
+    assert arch.smem_per_sm_bytes == smem_kib * KIB
+    # Not 100 KiB on sm_86 and not 228 KiB on sm_90: one KiB is the system's.
+    assert arch.smem_optin_max_bytes == (smem_kib - 1) * KIB
+    assert arch.smem_static_max_bytes == 48 * KIB
+    assert arch.has_cp_async
+    assert arch.has_bulk is bulk
+
+
+def test_every_number_has_a_source_and_every_limit_is_documented() -> None:
+    for name in known_archs():
+        arch = load_arch(name)
+        assert all(len(source) > 10 for source in arch.sources.values())
+        for key in arch.kinds:
+            if key.startswith(("max_", "smem_per", "smem_static", "smem_optin", "smem_reserved", "register")):
+                assert arch.kinds[key] == "documented", key
+
+
+def test_a_number_without_source_or_a_missing_number_is_refused() -> None:
+    text = files("tilewright.arch").joinpath("data", "sm_86.toml").read_text("utf-8")
+    assert parse_arch(text).name == "sm_86"
+    lines = text.splitlines()
+    row = next(i for i, line in enumerate(lines) if line.startswith("max_blocks_per_sm"))
+    for broken in (
+        "",
+        "max_blocks_per_sm = { value = 16, kind = 'documented', source = '' }",
+        "max_blocks = { value = 16 }",
+    ):
+        mutant = "\n".join([*lines[:row], broken, *lines[row + 1 :]])
+        with pytest.raises(TilewrightError) as caught:
+            parse_arch(mutant)
+        assert caught.value.code == "arch/bad_data"
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("sm_90", "sm_90a"),
+        ("90", "sm_90a"),
+        ("9.0", "sm_90a"),
+        ("compute_90a", "sm_90a"),
+        ("SM_86", "sm_86"),
+        ("sm_120", "sm_120a"),
+        ("12.0", "sm_120a"),
+        (" sm_80 ", "sm_80"),
+    ],
+)
+def test_spellings(spelling: str, name: str) -> None:
+    assert canonical_arch(spelling) == name
+    assert load_arch(spelling).name == name
+
+
+@pytest.mark.parametrize("name", ["sm_42", "", "sm_", "hopper", "sm_8", "sm_900"])
+def test_an_unknown_architecture_lists_the_known_ones(name: str) -> None:
+    with pytest.raises(TilewrightError) as caught:
+        load_arch(name)
+    assert caught.value.code == "arch/unknown"
+    assert caught.value.exit_code == EXIT_BAD_INPUT
+    assert all(known in caught.value.hint for known in known_archs())
+
+
+def test_known_and_default() -> None:
+    assert known_archs() == ("sm_80", "sm_86", "sm_90a", "sm_120a")
+    assert default_arch() == "sm_86"
+
+
+def test_an_arch_is_a_value() -> None:
+    arch = load_arch("sm_86")
+    assert pickle.loads(pickle.dumps(arch)) == arch
+    with pytest.raises(AttributeError):
+        arch.max_blocks_per_sm = 32  # type: ignore[misc]
+
+
+def test_devices_name_known_architectures_and_their_sources() -> None:
+    for device in known_devices():
+        assert device.arch in known_archs()
+        assert device.sources.keys() >= {*device.peaks, "sms", "dram_bytes_per_s"}
+        assert all(device.sources.values())
+
+
+def test_the_h200_is_found_by_the_name_that_the_driver_reports() -> None:
+    device = find_device("NVIDIA H200")
+    assert device is not None
+    assert (device.sms, device.arch, device.dram_bytes_per_s) == (132, "sm_90a", 4.8e12)
+    # Dense: the datasheet prints 1979 TFLOPS for FP16, with sparsity.
+    assert device.peaks["fp16"] == pytest.approx(989.5e12)
+    assert find_device("NVIDIA GeForce GTX 750") is None

@@ -1,0 +1,155 @@
+"""The decision: verdicts by ratio and warps, the cliff, num_tiles; and that the two ratios stay apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plan_samples import SM_90, igemm, igemm_budget, sgemm, sgemm_budget
+
+from tilewright.arch.arch import load_arch
+from tilewright.plan.budget import Budget, budget
+from tilewright.plan.decide import decide
+
+KIB = 1024
+
+
+def with_warps(warps: int) -> Budget:
+    """One block per SM of so many warps, whatever is staged."""
+    return budget(SM_90, threads=32 * warps, registers=64, smem_single_bytes=120 * KIB, staged_bytes=4 * KIB)
+
+
+def test_the_int8_example() -> None:
+    found = decide(igemm(), igemm_budget(), SM_90)
+    assert found.verdict == "pipeline"
+    assert found.predicted.keys() == {"ldg", "ldg_single", "cp_async2", "cp_async3", "cp_async4"}
+    # Stages are equal in the model, as measured: the fewest are named.
+    assert found.best == "cp_async2"
+    best = found.predicted["cp_async2"]
+    assert best.low < 1.80 < best.high
+    assert any("widen them first" in reason for reason in found.reasons)
+    assert any("not calibrated" in reason for reason in found.reasons)
+    assert found.gain is not None
+    assert found.gain.width > 1.4 > found.gain.async_copy > 1.0
+    assert found.gain.width * found.gain.async_copy * found.gain.overlap == pytest.approx(best.speedup, rel=1e-6)
+
+
+def test_the_fma_example_is_not_worth_it() -> None:
+    found = decide(sgemm(), sgemm_budget(), SM_90)
+    assert found.verdict == "do_not_pipeline"
+    assert found.flop_per_byte == pytest.approx(32.0)
+    assert found.ops_per_load == 256.0
+
+
+@pytest.mark.parametrize(
+    ("ops_per_load", "warps", "verdict"),
+    [
+        (1.1, 32, "pipeline"),
+        (4.9, 8, "pipeline"),
+        (4.9, 7, "try_both"),
+        (4.9, 4, "try_both"),
+        (5.0, 8, "try_both"),
+        (20.0, 32, "try_both"),
+        (12.0, 4, "do_not_pipeline"),
+        (20.1, 8, "do_not_pipeline"),
+        (256.0, 16, "do_not_pipeline"),
+        (20.1, 7, "try_both"),
+    ],
+)
+def test_thresholds_are_judged_on_ops_per_load_and_warps(ops_per_load: float, warps: int, verdict: str) -> None:
+    found = decide(replace(igemm(), ops_per_load=ops_per_load), with_warps(warps), SM_90)
+    assert (found.verdict, found.warps_per_sm) == (verdict, warps)
+    assert f"{ops_per_load:.1f}" in found.reasons[0]
+
+
+def test_flop_per_byte_never_moves_the_verdict() -> None:
+    # The same tile at 64 FLOP per byte and 1.1 operations per load: judged on the wrong ratio it would be refused.
+    assert igemm().flop_per_byte == pytest.approx(64.0)
+    assert decide(igemm(), igemm_budget(), SM_90).verdict == "pipeline"
+    wide = replace(igemm(), BM=256, BN=256)
+    assert decide(wide, igemm_budget(), SM_90).verdict == "pipeline"
+    assert decide(replace(igemm(), ops_per_load=64.0), igemm_budget(), SM_90).verdict == "do_not_pipeline"
+
+
+@pytest.mark.parametrize(
+    ("num_tiles", "verdict"),
+    [
+        (0, "do_not_pipeline"),
+        (1, "do_not_pipeline"),
+        (2, "try_both"),
+        (3, "try_both"),
+        (4, "pipeline"),
+        (None, "pipeline"),
+    ],
+)
+def test_few_tiles(num_tiles: int | None, verdict: str) -> None:
+    found = decide(replace(igemm(), num_tiles=num_tiles), igemm_budget(), SM_90)
+    assert found.verdict == verdict
+    promised = num_tiles is None or num_tiles >= 4
+    assert (found.predicted["cp_async2"].low > 1.0) is promised
+
+
+def test_a_cliff_below_eight_warps_takes_the_promise_back() -> None:
+    arch = load_arch("sm_86")
+    steep = budget(arch, threads=128, registers=64, smem_single_bytes=28 * KIB, staged_bytes=28 * KIB)
+    found = decide(igemm(), steep, arch)
+    assert found.verdict == "try_both"
+    assert any("Two stages cross the cliff: 3 blocks per SM become 1" in reason for reason in found.reasons)
+    roomy = budget(arch, threads=128, registers=64, smem_single_bytes=28 * KIB, staged_bytes=4 * KIB)
+    assert decide(igemm(), roomy, arch).verdict == "pipeline"
+
+
+def test_a_copy_that_cp_async_cannot_carry_leaves_the_register_variants() -> None:
+    found = decide(igemm(widened_bytes=None, async_bytes=None), igemm_budget(), SM_90)
+    assert found.predicted.keys() == {"ldg", "ldg_single"}
+    assert found.gain is None
+    assert any("could not be widened" in reason for reason in found.reasons)
+    assert any("cannot carry" in reason for reason in found.reasons)
+
+
+def test_without_sass_the_model_decides() -> None:
+    found = decide(replace(igemm(), ops_per_load=None), igemm_budget(), SM_90)
+    assert found.verdict == "pipeline"
+    assert "not known" in found.reasons[0]
+    assert decide(replace(sgemm(), ops_per_load=None), sgemm_budget(), SM_90).verdict != "pipeline"
+
+
+def test_unknown_tiles_have_no_flop_per_byte() -> None:
+    found = decide(replace(igemm(), BK=None), igemm_budget(), SM_90)
+    assert found.flop_per_byte is None
+    assert found.verdict == "pipeline"
+
+
+def test_assumed_inputs_widen_the_range() -> None:
+    sure = decide(igemm(), igemm_budget(), SM_90).predicted["ldg"]
+    unsure = decide(replace(igemm(), loads_in_flight=None), igemm_budget(), SM_90).predicted["ldg"]
+    assert unsure.high / unsure.low > sure.high / sure.low
+
+
+def test_a_kernel_that_does_not_fit() -> None:
+    plan = budget(SM_90, threads=128, registers=64, smem_single_bytes=300 * KIB, staged_bytes=KIB)
+    found = decide(igemm(), plan, SM_90)
+    assert found.verdict == "do_not_pipeline"
+    assert not found.predicted
+    assert found.best is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    ops_per_load=st.one_of(st.none(), st.floats(0.1, 600)),
+    num_tiles=st.one_of(st.none(), st.integers(0, 200)),
+    registers=st.integers(24, 255),
+    staged=st.integers(512, 100 * KIB),
+)
+def test_a_decision_is_always_made(
+    ops_per_load: float | None, num_tiles: int | None, registers: int, staged: int
+) -> None:
+    plan = budget(SM_90, threads=128, registers=registers, smem_single_bytes=staged, staged_bytes=staged)
+    found = decide(replace(igemm(), ops_per_load=ops_per_load, num_tiles=num_tiles), plan, SM_90)
+    assert found.reasons
+    for prediction in found.predicted.values():
+        assert 0 < prediction.low <= prediction.speedup <= prediction.high
+    if num_tiles is not None and num_tiles < 2:
+        assert found.verdict == "do_not_pipeline"
