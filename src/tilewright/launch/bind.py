@@ -97,6 +97,11 @@ class BoundArray:
     is_written: bool = False
     is_read_first: bool = True
 
+    @property
+    def owner(self) -> str:
+        """The argument whose buffer this is: the key of its storage."""
+        return self.alias_of or self.name
+
 
 @dataclass(frozen=True)
 class BoundLaunch:
@@ -134,14 +139,21 @@ class BoundLaunch:
         return {arg.name: arg.shape for arg in self.arrays}
 
     def view(self, name: str, storages: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The array ``name`` with its shape and strides, as a read-only view of its buffer's storage."""
+        """The array ``name`` with its shape and strides, as a read-only view of its buffer's storage.
+
+        A storage of another dtype than the buffer's (a mask) is shaped all the same.
+        """
         import numpy as np
 
-        array = next(arg for arg in self.arrays if arg.name == name)
-        storage = storages[array.alias_of or name]
-        strides = [stride * array.dtype.item_bytes for stride in array.strides]
-        start = storage.view(array.dtype.numpy())[array.offset :]
-        return np.lib.stride_tricks.as_strided(start, array.shape, strides, writeable=False)
+        array = self._array(name)
+        storage = storages[array.owner]
+        if array.alias_of and storage.dtype == self._array(array.owner).dtype.numpy():
+            storage = storage.view(array.dtype.numpy())
+        strides = [stride * storage.dtype.itemsize for stride in array.strides]
+        return np.lib.stride_tricks.as_strided(storage[array.offset :], array.shape, strides, writeable=False)
+
+    def _array(self, name: str) -> BoundArray:
+        return next(arg for arg in self.arrays if arg.name == name)
 
 
 def bind(

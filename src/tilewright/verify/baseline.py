@@ -1,0 +1,322 @@
+"""The baseline's own runs: its outputs at every size set, whether it repeats itself, and how near a reference it is.
+
+They are made once and used for every variant. Each set is run twice, with two poisons in the outputs: an element that
+keeps both was not written, and one that otherwise differs tells of a kernel that is not deterministic, or that reads
+its outputs before it writes them. A third run, with the first poison again, tells these two apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tilewright.launch.bind import BoundLaunch, bind
+from tilewright.launch.executor import Executor, Hazard, Program, RunResult
+from tilewright.launch.inputs import make_inputs, poisoned_outputs
+from tilewright.launch.spec import LaunchSpec
+from tilewright.verify.compare import bitwise, place_of, raw_bits, root_mean_square, within
+from tilewright.verify.reference import Reference
+from tilewright.verify.tolerance import Tolerance, derive, read_arithmetic
+from tilewright.verify.verdict import Verification, not_run
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# Bytes of 0xFF are a NaN in every floating format, so that an unwritten element cannot pass for a result by accident.
+POISONS = (0xFF, 0xA5)
+
+
+@dataclass(frozen=True)
+class SetRecord:
+    """What the baseline did at one size set.
+
+    Attributes:
+        name: of the set.
+        sizes: its values.
+        seed: of its inputs.
+        launch: the baseline's.
+        inputs: storages before the run.
+        outputs: storages of the written buffers after the run with the first poison; empty where the run failed.
+        unwritten: for each buffer that is only written, which elements kept both poisons.
+        is_deterministic: two runs gave the same bits.
+        reference: float64 results by argument; None without a reference.
+        tolerances: by buffer (by argument too, where there is a reference).
+        max_abs_error: from the reference.
+        hazards: of the baseline's runs.
+        problem: what is wrong with the baseline here; "" where nothing is.
+    """
+
+    name: str
+    sizes: Mapping[str, int]
+    seed: int
+    launch: BoundLaunch
+    inputs: Mapping[str, np.ndarray] = field(repr=False)
+    outputs: Mapping[str, np.ndarray] = field(repr=False)
+    unwritten: Mapping[str, np.ndarray] = field(repr=False)
+    is_deterministic: bool
+    reference: Mapping[str, np.ndarray] | None = field(repr=False)
+    tolerances: Mapping[str, Tolerance]
+    max_abs_error: float | None
+    hazards: tuple[Hazard, ...]
+    problem: str
+
+
+@dataclass(frozen=True)
+class BaselineRecord:
+    """The baseline at every size set, small sets first.
+
+    Attributes:
+        program: the baseline.
+        spec, constants: what the sets were bound with.
+        seed: all inputs come from it.
+        sets: in the order in which they ran.
+        left_out: extra sets that the baseline itself does not handle, each with the reason: no variant has to.
+        verification: the baseline's own verdict. It fails where it strays out of its buffers, changes its inputs,
+            leaves unwritten what the reference defines, or misses the reference.
+    """
+
+    program: Program
+    spec: LaunchSpec
+    constants: Mapping[str, int | float]
+    seed: int
+    sets: tuple[SetRecord, ...]
+    verification: Verification
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def is_deterministic(self) -> bool:
+        return all(record.is_deterministic for record in self.sets)
+
+
+def baseline_runs(
+    program: Program,
+    spec: LaunchSpec,
+    constants: Mapping[str, int | float],
+    executor: Executor | None,
+    seed: int,
+    reference: Reference | None = None,
+    extra_sets: Mapping[str, Mapping[str, int]] | None = None,
+    reduction: str = "K",
+    progress: Callable[[str], None] | None = None,
+) -> BaselineRecord:
+    """Run the baseline at every set of the sidecar and at ``extra_sets``, at each of them at least twice.
+
+    Args:
+        executor: None gives a record whose verdict is not_run.
+        seed: of all inputs; take a fresh one for every run, and keep it with the result.
+        extra_sets: further sizes by name, such as trip counts: ``{"K=32": {"M": 64, "N": 64, "K": 32}}``. One that the
+            baseline itself does not handle is left out, and named in the record.
+        reduction: the size (or constant) that is the length of the inner products, for the tolerance.
+        progress: called with the name of each set before it runs.
+    """
+    if executor is None:
+        return BaselineRecord(program, spec, constants, seed, (), not_run("no GPU to run it on"))
+    sets = {**spec.sizes, **(extra_sets or {})}
+    records: list[SetRecord] = []
+    left_out: list[str] = []
+    for name in _small_first(sets):
+        if progress:
+            progress(name)
+        record = _run_set(program, spec, constants, executor, (name, sets[name], seed), reference, reduction)
+        if record.problem and record.outputs and name not in spec.sizes:
+            left_out.append(f"{name}: {record.problem}")
+            continue
+        records.append(record)
+        if record.problem and not record.outputs:
+            break  # a launch that failed: the later ones would tell nothing more, and a dead context cannot run them
+    return BaselineRecord(program, spec, constants, seed, tuple(records), _judge(records, executor), tuple(left_out))
+
+
+def run_poisoned(
+    executor: Executor, program: Program, launch: BoundLaunch, inputs: Mapping[str, np.ndarray], poison: int
+) -> RunResult:
+    """One run with every byte of the outputs set to ``poison`` before."""
+    return executor.run(program, launch, {**inputs, **poisoned_outputs(launch, poison)})
+
+
+def modified_inputs(launch: BoundLaunch, inputs: Mapping[str, np.ndarray], result: RunResult) -> tuple[Hazard, ...]:
+    """One hazard for each buffer that the sidecar calls an input and that the run has changed."""
+    hazards: list[Hazard] = []
+    for buffer in launch.buffers:
+        if buffer.is_written:
+            continue
+        changed = bitwise(result.arrays[buffer.name], inputs[buffer.name])
+        if changed.count:
+            message = (
+                f"{changed.count:,} of {changed.total:,} elements of the input '{buffer.name}' were changed, "
+                f"the first at {changed.first:,}; if that is meant, its role is inout."
+            )
+            hazards.append(Hazard("input_modified", None, message))
+    return tuple(hazards)
+
+
+def set_seed(seed: int, name: str) -> int:
+    """The seed of one set: fresh inputs for each of them, all from one recorded number."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8], "little")
+
+
+def _small_first(sets: Mapping[str, Mapping[str, int]]) -> list[str]:
+    def volume(name: str) -> int:
+        product = 1
+        for value in sets[name].values():
+            product *= max(value, 1)
+        return product
+
+    return sorted(sets, key=volume)
+
+
+def _run_set(
+    program: Program,
+    spec: LaunchSpec,
+    constants: Mapping[str, int | float],
+    executor: Executor,
+    what: tuple[str, Mapping[str, int], int],
+    reference: Reference | None,
+    reduction: str,
+) -> SetRecord:
+    name, sizes, base_seed = what
+    launch = bind(spec, sizes, constants)
+    seed = set_seed(base_seed, name)
+    inputs = make_inputs(launch, seed)
+    first = run_poisoned(executor, program, launch, inputs, POISONS[0])
+    second = first if first.error else run_poisoned(executor, program, launch, inputs, POISONS[1])
+    error = first.error or second.error
+    if error:
+        hazards = first.hazards or second.hazards
+        return SetRecord(name, sizes, seed, launch, inputs, {}, {}, True, None, {}, None, hazards, error)
+    hazards = tuple(dict.fromkeys((*first.hazards, *second.hazards, *modified_inputs(launch, inputs, first))))
+    unwritten = _unwritten(launch, first, second)
+    problem = _reads_outputs(executor, program, launch, inputs, (first, second), unwritten)
+    outputs = {buffer.name: first.arrays[buffer.name] for buffer in launch.buffers if buffer.is_written}
+    length = sizes.get(reduction, constants.get(reduction))
+    expected = reference.compute(launch, inputs) if reference else None
+    tolerances = _tolerances(program, launch, outputs, expected, None if length is None else int(length))
+    max_abs_error = None
+    if expected is not None:
+        max_abs_error, miss = against_reference(launch, outputs, expected, tolerances, unwritten)
+        problem = problem or miss
+    return SetRecord(
+        name=name,
+        sizes=dict(sizes),
+        seed=seed,
+        launch=launch,
+        inputs=inputs,
+        outputs=outputs,
+        unwritten=unwritten,
+        is_deterministic=not _differing(first, second, unwritten, outputs),
+        reference=expected,
+        tolerances=tolerances,
+        max_abs_error=max_abs_error,
+        hazards=hazards,
+        problem=problem or (hazards[0].message if hazards else ""),
+    )
+
+
+def _unwritten(launch: BoundLaunch, first: RunResult, second: RunResult) -> dict[str, np.ndarray]:
+    """For each buffer that is only written: True where both runs left their poison."""
+    import numpy as np
+
+    masks: dict[str, np.ndarray] = {}
+    for buffer in launch.buffers:
+        if buffer.is_read_first:
+            continue
+        bits = [raw_bits(run.arrays[buffer.name]) for run in (first, second)]
+        fills = [np.full(buffer.dtype.item_bytes, poison, np.uint8).view(bits[0].dtype)[0] for poison in POISONS]
+        masks[buffer.name] = (bits[0] == fills[0]) & (bits[1] == fills[1])
+    return masks
+
+
+def _differing(
+    first: RunResult, second: RunResult, unwritten: Mapping[str, np.ndarray], names: Mapping[str, object]
+) -> list[str]:
+    """The buffers in which two runs differ where they were written."""
+    return [name for name in names if bitwise(first.arrays[name], second.arrays[name], unwritten.get(name)).count]
+
+
+def _reads_outputs(
+    executor: Executor,
+    program: Program,
+    launch: BoundLaunch,
+    inputs: Mapping[str, np.ndarray],
+    runs: tuple[RunResult, RunResult],
+    unwritten: Mapping[str, np.ndarray],
+) -> str:
+    """Say so where results follow the poison: the kernel reads an output before it writes it."""
+    suspects = _differing(*runs, unwritten, unwritten)
+    if not suspects:
+        return ""
+    third = run_poisoned(executor, program, launch, inputs, POISONS[0])
+    if third.error:
+        return third.error
+    for name in suspects:
+        if not bitwise(third.arrays[name], runs[0].arrays[name]).count:
+            return f"results in '{name}' depend on what it held before: it is read, so its role is inout, not out"
+    return ""
+
+
+def _tolerances(
+    program: Program,
+    launch: BoundLaunch,
+    outputs: Mapping[str, np.ndarray],
+    expected: Mapping[str, np.ndarray] | None,
+    reduction: int | None,
+) -> dict[str, Tolerance]:
+    """By argument from the reference; by buffer from the baseline's own result, for a baseline that does not repeat."""
+    import numpy as np
+
+    inputs = [array.dtype for array in launch.arrays if array.is_read_first]
+    arithmetic = read_arithmetic(program.ptx, inputs)
+    by_name = {array.name: array.dtype for array in launch.arrays}
+    tolerances: dict[str, Tolerance] = {}
+    for name, values in {**outputs, **(expected or {})}.items():
+        with np.errstate(all="ignore"):
+            rms = root_mean_square(values.astype(np.float64, copy=False))
+        tolerances[name] = derive(by_name[name], inputs, arithmetic, reduction, rms)
+    return tolerances
+
+
+def against_reference(
+    launch: BoundLaunch,
+    outputs: Mapping[str, np.ndarray],
+    expected: Mapping[str, np.ndarray],
+    tolerances: Mapping[str, Tolerance],
+    unwritten: Mapping[str, np.ndarray],
+) -> tuple[float, str]:
+    """The largest error of all outputs, and what is out of tolerance ("" where nothing is)."""
+    worst, miss = 0.0, ""
+    for name, values in expected.items():
+        owner = next(array.owner for array in launch.arrays if array.name == name)
+        mask = launch.view(name, unwritten) if owner in unwritten else None
+        result = launch.view(name, outputs)
+        difference = within(result, values, tolerances[name], mask)
+        worst = max(worst, difference.max_abs)
+        if difference.count and not miss:
+            where = place_of(difference.first, values.shape)
+            got, need = result.reshape(-1)[difference.first], values.reshape(-1)[difference.first]
+            blank = mask is not None and bool(mask.reshape(-1)[difference.first])
+            what = "was not written" if blank else f"is {float(got):.6g}"
+            miss = (
+                f"{difference.count:,} of {difference.total:,} elements of '{name}' miss the reference; "
+                f"{name}{where} {what}, and {float(need):.6g} is needed "
+                f"(tolerance {tolerances[name].absolute:.2g} + {tolerances[name].relative:.2g} |x|)"
+            )
+    return worst, miss
+
+
+def _judge(records: list[SetRecord], executor: Executor) -> Verification:
+    errors = [record.max_abs_error for record in records if record.max_abs_error is not None]
+    hazards = tuple(hazard for record in records for hazard in record.hazards)
+    problems = [f"{record.name}: {record.problem}" for record in records if record.problem]
+    deterministic = all(record.is_deterministic for record in records)
+    reason = "" if deterministic else "the baseline is not deterministic: a tolerance replaces bit identity"
+    return Verification(
+        verdict="failed" if problems else "passed",
+        executor=executor.name,
+        sizes=tuple(record.name for record in records),
+        bit_identical=True if deterministic and not problems else None,
+        max_abs_error=max(errors, default=None),
+        hazards=tuple(dict.fromkeys(hazards)),
+        reason=problems[0] if problems else reason,
+    )

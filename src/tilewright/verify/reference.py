@@ -1,0 +1,114 @@
+"""The sidecar's reference: ``reference(**inputs) -> {name: float64 array}``, from a Python file of the user's."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewright.errors import TilewrightError
+from tilewright.launch.bind import BoundLaunch
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A loaded reference.
+
+    Attributes:
+        path: its file, for messages.
+        function: ``reference``.
+        names: the parameters that it takes; None where it takes any (``**inputs``).
+    """
+
+    path: Path
+    function: Callable[..., Any]
+    names: frozenset[str] | None
+
+    def compute(self, launch: BoundLaunch, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """What the outputs should be.
+
+        Args:
+            inputs: storages of the arrays that are filled; the reference sees them in shape, read-only, with their own
+                dtypes, and the scalars as Python numbers.
+
+        Returns:
+            For each array argument that is written: float64, in the argument's shape.
+
+        Raises:
+            TilewrightError: the reference failed, or what it gave does not fit.
+        """
+        import numpy as np
+
+        values: dict[str, object] = dict(launch.scalars)
+        for array in launch.arrays:
+            if array.owner in inputs:
+                values[array.name] = launch.view(array.name, inputs)
+        taken = {name: value for name, value in values.items() if self.names is None or name in self.names}
+        try:
+            with np.errstate(all="ignore"):
+                outputs = self.function(**taken)
+        except Exception as error:
+            raise self._failed(error) from error
+        return self._checked(launch, outputs)
+
+    def _checked(self, launch: BoundLaunch, outputs: object) -> dict[str, np.ndarray]:
+        import numpy as np
+
+        if not isinstance(outputs, Mapping):
+            raise self._wrong(f"returned {type(outputs).__name__}; a dict of arrays by name is needed")
+        written = {array.name: array for array in launch.arrays if array.role != "in"}
+        if set(outputs) != set(written):
+            got, need = ", ".join(map(str, outputs)) or "nothing", ", ".join(written) or "nothing"
+            raise self._wrong(f"gives {got}; the sidecar's outputs are {need}")
+        checked: dict[str, np.ndarray] = {}
+        for name, array in written.items():
+            try:
+                values = np.asarray(outputs[name]).astype(np.float64, copy=False)
+            except (TypeError, ValueError):
+                raise self._wrong(f"gives something for {name} that is not an array of numbers") from None
+            if values.shape != array.shape:
+                raise self._wrong(f"gives {name} in the shape {values.shape}; the sidecar has {array.shape}")
+            checked[name] = values
+        return checked
+
+    def _wrong(self, what: str) -> TilewrightError:
+        return TilewrightError("verify/bad_reference", f"reference() {what}.", {"file": str(self.path)})
+
+    def _failed(self, error: Exception) -> TilewrightError:
+        facts: dict[str, object] = {"file": str(self.path)}
+        lines = [
+            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)
+        ]
+        if lines:
+            facts["line"] = lines[-1]
+        message = f"reference() failed: {type(error).__name__}: {error}."
+        return TilewrightError("verify/bad_reference", message, facts)
+
+
+def load_reference(path: Path) -> Reference:
+    """Run the file and take its ``reference``. Nothing is written beside it, and it is not put into ``sys.modules``."""
+    facts: dict[str, object] = {"file": str(path)}
+    namespace: dict[str, Any] = {"__name__": f"tilewright_reference_{path.stem}", "__file__": str(path)}
+    try:
+        exec(compile(path.read_bytes(), str(path), "exec"), namespace)
+    except OSError as error:
+        raise TilewrightError(
+            "verify/no_reference", f"the reference cannot be read: {error.strerror}.", facts
+        ) from None
+    except Exception as error:
+        if isinstance(error, SyntaxError):
+            facts["line"] = error.lineno
+        message = f"the reference does not load: {type(error).__name__}: {error}."
+        raise TilewrightError("verify/bad_reference", message, facts) from error
+    function = namespace.get("reference")
+    if not callable(function):
+        raise TilewrightError("verify/bad_reference", "the file defines no function reference(**inputs).", facts)
+    parameters = inspect.signature(function).parameters.values()
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    return Reference(path, function, None if takes_any else frozenset(parameter.name for parameter in parameters))

@@ -1,0 +1,188 @@
+"""A variant against the record of its baseline: bit for bit, twice, at every size set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from tilewright.launch.bind import BoundLaunch, LaunchChange, bind
+from tilewright.launch.executor import Executor, Hazard, Program, RunResult
+from tilewright.verify.baseline import (
+    POISONS,
+    BaselineRecord,
+    SetRecord,
+    against_reference,
+    modified_inputs,
+    run_poisoned,
+)
+from tilewright.verify.compare import bitwise, place_of, raw_bits, within
+from tilewright.verify.verdict import Verification, not_run
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def verify(
+    record: BaselineRecord,
+    program: Program,
+    change: LaunchChange | None,
+    executor: Executor | None,
+    progress: Callable[[str], None] | None = None,
+) -> Verification:
+    """Run a variant as the baseline was run, on the same inputs and the same two poisons, and compare.
+
+    With a deterministic baseline every byte of every output must be the same after both runs: that covers wrong values,
+    elements that only one of them writes, and results that change from run to run. Without, a tolerance replaces bit
+    identity, and the verdict says so.
+
+    Args:
+        change: what the variant changes of the launch: dynamic shared bytes, constants.
+        executor: the one that ran the baseline; None gives not_run.
+        progress: called with the name of each set before it runs.
+    """
+    if executor is None:
+        return not_run("no GPU to run it on")
+    if record.verification.verdict != "passed":
+        return not_run(f"the baseline did not pass: {record.verification.reason}")
+    done: list[str] = []
+    hazards: list[Hazard] = []
+    problems: list[str] = []
+    errors: list[float] = []
+    identical = True
+    for one in record.sets:
+        if progress:
+            progress(one.name)
+        launch = bind(record.spec, one.sizes, record.constants, change)
+        runs = [run_poisoned(executor, program, launch, one.inputs, poison) for poison in POISONS]
+        done.append(one.name)
+        failure = next((run.error for run in runs if run.error), None)
+        if failure:
+            problems.append(f"{one.name}: {failure}")
+            hazards += runs[0].hazards
+            identical = False
+            break  # the context may be gone
+        found = _hazards(launch, one, runs)
+        problem, error = _compare(launch, one, runs)
+        identical = identical and not (problem and one.is_deterministic)
+        hazards += found
+        problems += [f"{one.name}: {text}" for text in (problem, *(hazard.message for hazard in found)) if text]
+        errors += [error] if error is not None else []
+    deterministic = all(one.is_deterministic for one in record.sets)
+    return Verification(
+        verdict="failed" if problems else "passed",
+        executor=executor.name,
+        sizes=tuple(done),
+        bit_identical=(True if deterministic else None) if identical else False,
+        max_abs_error=max(errors, default=None),
+        hazards=tuple(dict.fromkeys(hazards)),
+        reason=problems[0] if problems else record.verification.reason,
+    )
+
+
+def _hazards(launch: BoundLaunch, one: SetRecord, runs: list[RunResult]) -> tuple[Hazard, ...]:
+    found = [hazard for run in runs for hazard in run.hazards]
+    found += [hazard for run in runs for hazard in modified_inputs(launch, one.inputs, run)]
+    return tuple(dict.fromkeys(found))
+
+
+def _compare(launch: BoundLaunch, one: SetRecord, runs: list[RunResult]) -> tuple[str, float | None]:
+    """What differs from the baseline ("" for nothing), and the largest error from the reference."""
+    if not one.is_deterministic:
+        return _compare_loosely(launch, one, runs)
+    problem = ""
+    for name in one.outputs:
+        difference = bitwise(runs[0].arrays[name], one.outputs[name])
+        if difference.count:
+            problem = problem or _describe(launch, one, runs, name)
+            continue
+        again = bitwise(runs[1].arrays[name], _second_expected(one, name))
+        if again.count:
+            text = f"{again.count:,} elements of '{name}' change from run to run: a race, or an unwritten element"
+            problem = problem or text
+    if not problem or one.reference is None:
+        return problem, one.max_abs_error  # the same bits, so the same error
+    error, _ = against_reference(launch, runs[0].arrays, one.reference, one.tolerances, {})
+    return problem, error
+
+
+def _second_expected(one: SetRecord, name: str) -> np.ndarray:
+    """The baseline's output after the run with the second poison: the first one's, but for what it left unwritten."""
+    import numpy as np
+
+    expected = one.outputs[name]
+    unwritten = one.unwritten.get(name)
+    if unwritten is None or not unwritten.any():
+        return expected
+    bits = raw_bits(expected).copy()
+    bits[unwritten] = np.full(expected.dtype.itemsize, POISONS[1], np.uint8).view(bits.dtype)[0]
+    return bits.view(expected.dtype)
+
+
+def _describe(launch: BoundLaunch, one: SetRecord, runs: list[RunResult], name: str) -> str:
+    """The first element that differs, and in what way."""
+    result, expected = runs[0].arrays[name], one.outputs[name]
+    difference = bitwise(result, expected)
+    array = next(array for array in launch.buffers if array.name == name)
+    is_plain = array.storage_elements == _count(array.shape)
+    at = place_of(difference.first, array.shape) if is_plain else f"[element {difference.first:,}]"
+    head = f"{difference.count:,} of {difference.total:,} elements of '{name}' differ from the baseline; {name}{at}"
+    if name in one.unwritten:
+        missing = _kept_poison(runs, name)[difference.first]
+        if missing and not one.unwritten[name][difference.first]:
+            return f"{head} was not written"
+        if one.unwritten[name][difference.first]:
+            return f"{head} was written, and the baseline leaves it"
+    values = f"is {float(result[difference.first]):.9g}, the baseline's {float(expected[difference.first]):.9g}"
+    return f"{head} {values} (largest distance {difference.max_abs:.3g})"
+
+
+def _kept_poison(runs: list[RunResult], name: str) -> np.ndarray:
+    import numpy as np
+
+    kept = np.ones(runs[0].arrays[name].size, bool)
+    for run, poison in zip(runs, POISONS, strict=True):
+        bits = raw_bits(run.arrays[name])
+        kept &= bits == np.full(bits.dtype.itemsize, poison, np.uint8).view(bits.dtype)[0]
+    return kept
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    total = 1
+    for extent in shape:
+        total *= extent
+    return total
+
+
+def _compare_loosely(launch: BoundLaunch, one: SetRecord, runs: list[RunResult]) -> tuple[str, float | None]:
+    """For a baseline that does not repeat itself: both are within the tolerance of the truth, so within twice of it."""
+    import numpy as np
+
+    for name, expected in one.outputs.items():
+        if name in one.unwritten and (_kept_poison(runs, name) != one.unwritten[name]).any():
+            return f"other elements of '{name}' are written than by the baseline", None
+        need = expected.astype(np.float64)
+        if name in one.unwritten:
+            need[one.unwritten[name]] = np.nan  # not defined: the poison is right there
+        near = within(runs[0].arrays[name], need, one.tolerances[name].twice(), one.unwritten.get(name))
+        if near.count:
+            text = f"{near.count:,} of {near.total:,} elements of '{name}' are out of tolerance of the baseline"
+            return f"{text} (largest distance {near.max_abs:.3g})", None
+    if one.reference is None:
+        return "", None
+    error, miss = against_reference(launch, runs[0].arrays, one.reference, one.tolerances, one.unwritten)
+    return miss, error
+
+
+def trip_count_sets(sizes: Mapping[str, int], name: str, step: int, stages: int) -> dict[str, dict[str, int]]:
+    """Extra size sets at which a ring of ``stages`` buffers starts, fills and drains: 0, 1, S-1, S and S+1 tiles.
+
+    Args:
+        sizes: the set that gives the other sizes; take a small one.
+        name: the size that the K-loop runs over.
+        step: its advance per tile, BK.
+
+    Returns:
+        ``{"K=32": {…, "K": 32}}``, without duplicates.
+    """
+    trips = sorted({0, 1, stages - 1, stages, stages + 1})
+    return {f"{name}={trip * step}": {**sizes, name: trip * step} for trip in trips}

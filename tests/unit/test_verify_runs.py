@@ -1,0 +1,203 @@
+"""Verification against a NumPy executor: the right variant passes, and each broken one is caught for what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_executor import FakeExecutor, program
+from launch_samples import CONSTANTS, gemm_spec
+
+from tilewright.launch.bind import LaunchChange
+from tilewright.launch.spec import LaunchSpec
+from tilewright.verify.baseline import BaselineRecord, baseline_runs
+from tilewright.verify.reference import Reference
+from tilewright.verify.variant import trip_count_sets, verify
+from tilewright.verify.verdict import Passed
+
+
+def _reference(a: np.ndarray, b: np.ndarray, alpha: float) -> dict[str, np.ndarray]:
+    return {"c": alpha * (a.astype(np.float64) @ b.astype(np.float64))}
+
+
+REFERENCE = Reference(Path("gemm_reference.py"), _reference, frozenset({"a", "b", "alpha"}))
+SPEC = gemm_spec()
+SPEC_INOUT = gemm_spec(('role = "out"', 'role = "inout"'))
+
+
+SPEC_FULL = gemm_spec(("empty = { M = 8, N = 8, K = 0 }\n", ""))
+
+
+def record(
+    fault: str = "",
+    reference: Reference | None = REFERENCE,
+    spec: LaunchSpec = SPEC,
+    extra_sets: Mapping[str, Mapping[str, int]] | None = None,
+) -> BaselineRecord:
+    return baseline_runs(program(fault), spec, CONSTANTS, FakeExecutor(), 7, reference, extra_sets)
+
+
+BASELINE = record()
+
+
+def test_a_good_baseline_passes_and_is_run_twice_a_set() -> None:
+    executor = FakeExecutor()
+    names: list[str] = []
+    good = baseline_runs(program(), SPEC, CONSTANTS, executor, 7, REFERENCE, progress=names.append)
+    verdict = good.verification
+    assert (verdict.verdict, verdict.executor, verdict.reason) == ("passed", "gpu", "")
+    assert names == ["empty", "ragged", "default"]
+    assert verdict.sizes == ("empty", "ragged", "default")
+    assert executor.runs == 6
+    assert verdict.max_abs_error is not None
+    assert 0 < verdict.max_abs_error < 1e-5
+    assert good.is_deterministic
+    assert len({one.seed for one in good.sets}) == 3
+    assert not good.sets[2].unwritten["c"].any()
+
+
+def test_inputs_are_fresh_for_each_seed_and_set() -> None:
+    other = baseline_runs(program(), SPEC, CONSTANTS, FakeExecutor(), 8)
+    assert (other.sets[2].inputs["a"] != BASELINE.sets[2].inputs["a"]).any()
+    assert (BASELINE.sets[1].inputs["a"][:40] != BASELINE.sets[2].inputs["a"][:40]).any()
+
+
+def test_the_same_bits_pass_without_a_new_reference_run() -> None:
+    executor = FakeExecutor()
+    verdict = verify(BASELINE, program(), LaunchChange(shared_bytes=4096), executor)
+    assert verdict.verdict == "passed"
+    assert verdict.bit_identical is True
+    assert verdict.max_abs_error == BASELINE.verification.max_abs_error
+    assert verdict.sizes == ("empty", "ragged", "default")
+    assert executor.runs == 6
+    assert {shared for _, _, shared in executor.log} == {4096}
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("skip_epilogue_tile", "differ from the baseline"),
+        ("unwritten_row", "c[7, 0] was not written"),
+        ("input_modified", "of the input 'b' were changed"),
+        ("one_ulp", "1 of 64 elements of 'c' differ from the baseline; c[0, 0] is"),
+        ("negative_zero", "64 of 64 elements"),
+        ("out_of_bounds", "after the end of 'c'"),
+        ("race", "change from run to run"),
+        ("accumulates", "differ from the baseline"),
+        ("upper_triangle", "c[1, 0] was not written"),
+    ],
+)
+def test_each_mutant_is_caught(fault: str, words: str) -> None:
+    verdict = verify(BASELINE, program(fault), None, FakeExecutor())
+    assert verdict.verdict == "failed"
+    assert words in verdict.reason
+    only_hazard = fault in ("input_modified", "out_of_bounds")
+    assert verdict.bit_identical is only_hazard
+    assert bool(verdict.hazards) is only_hazard
+    with pytest.raises(ValueError, match="failed"):
+        Passed(program(fault), LaunchChange(), verdict)
+
+
+def test_nan_payloads_count() -> None:
+    base = record("nan", None)
+    assert base.verification.verdict == "passed"
+    assert verify(base, program("nan"), None, FakeExecutor()).verdict == "passed"
+    verdict = verify(base, program("nan_payload"), None, FakeExecutor())
+    assert (verdict.verdict, verdict.bit_identical) == ("failed", False)
+
+
+def test_a_baseline_that_leaves_elements() -> None:
+    half = record("upper_triangle", None)
+    assert half.verification.verdict == "passed"
+    assert half.sets[1].unwritten["c"].sum() == np.tril(np.ones((17, 9)), -1).sum()
+    assert verify(half, program("upper_triangle"), None, FakeExecutor()).verdict == "passed"
+    more = verify(half, program("triangle_and_more"), None, FakeExecutor())
+    assert more.verdict == "failed"
+    assert "c[7, 0] was written, and the baseline leaves it" in more.reason
+    all_of_it = verify(half, program(""), None, FakeExecutor())
+    assert "was written, and the baseline leaves it" in all_of_it.reason
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("skip_epilogue_tile", "miss the reference"),
+        ("unwritten_row", "c[7, 0] was not written, and 0 is needed"),
+        ("input_modified", "its role is inout"),
+        ("out_of_bounds", "after the end of 'c'"),
+        ("accumulates", "its role is inout, not out"),
+    ],
+)
+def test_a_broken_baseline_fails_and_its_variants_do_not_run(fault: str, words: str) -> None:
+    broken = record(fault)
+    assert broken.verification.verdict == "failed"
+    assert words in broken.verification.reason
+    executor = FakeExecutor()
+    variant = verify(broken, program(fault), None, executor)
+    assert (variant.verdict, executor.runs) == ("not_run", 0)
+    assert "the baseline did not pass" in variant.reason
+
+
+def test_inout_reads_its_first_values() -> None:
+    def reference(a: np.ndarray, b: np.ndarray, c: np.ndarray, alpha: float) -> dict[str, np.ndarray]:
+        return {"c": alpha * (a.astype(np.float64) @ b.astype(np.float64)) + c}
+
+    checked = Reference(Path("r.py"), reference, frozenset({"a", "b", "c", "alpha"}))
+    base = baseline_runs(program("accumulates"), SPEC_INOUT, CONSTANTS, FakeExecutor(), 7, checked)
+    assert base.verification.verdict == "passed"
+    assert verify(base, program("accumulates"), None, FakeExecutor()).verdict == "passed"
+    assert verify(base, program(""), None, FakeExecutor()).verdict == "failed"
+
+
+@pytest.mark.parametrize("reference", [REFERENCE, None])
+def test_a_baseline_that_does_not_repeat_itself(reference: Reference | None) -> None:
+    base = record("float_atomics", reference, SPEC_FULL)
+    assert base.verification.verdict == "passed"
+    assert base.verification.bit_identical is None
+    assert "not deterministic" in base.verification.reason
+    variant = verify(base, program("float_atomics"), None, FakeExecutor())
+    assert (variant.verdict, variant.bit_identical) == ("passed", None)
+    assert "a tolerance replaces bit identity" in variant.reason
+    wrong = verify(base, program("slightly_wrong"), None, FakeExecutor())
+    assert wrong.verdict == "failed"
+    assert "out of tolerance" in wrong.reason or "miss the reference" in wrong.reason
+    fewer = verify(base, program("unwritten_row"), None, FakeExecutor())
+    assert fewer.verdict == "failed"
+    assert "other elements of 'c' are written" in fewer.reason
+
+
+def test_a_failed_launch_stops_the_runs() -> None:
+    dead = baseline_runs(program(), SPEC, CONSTANTS, FakeExecutor(error_at=3), 7, REFERENCE)
+    assert dead.verification.verdict == "failed"
+    assert dead.verification.reason == "ragged: CUDA_ERROR_ILLEGAL_ADDRESS"
+    assert dead.verification.sizes == ("empty", "ragged")
+    executor = FakeExecutor(error_at=3)
+    variant = verify(BASELINE, program(), None, executor)
+    assert (variant.verdict, variant.bit_identical) == ("failed", False)
+    assert variant.sizes == ("empty", "ragged")
+
+
+def test_extra_sets() -> None:
+    extra = trip_count_sets({"M": 9, "N": 5, "K": 99}, "K", 4, 3)
+    assert extra == {f"K={k}": {"M": 9, "N": 5, "K": k} for k in (0, 4, 8, 12, 16)}
+    assert list(trip_count_sets({"K": 1}, "K", 32, 2)) == ["K=0", "K=32", "K=64", "K=96"]
+    more = record(extra_sets=extra)
+    assert set(more.verification.sizes) == {"default", "ragged", "empty", *extra}
+    assert verify(more, program(), None, FakeExecutor()).sizes == more.verification.sizes
+    assert more.left_out == ()
+
+
+def test_an_extra_set_that_the_baseline_does_not_handle_is_left_out() -> None:
+    extra = trip_count_sets({"M": 9, "N": 5, "K": 99}, "K", 4, 2)
+    base = record("k0_stray", spec=SPEC_FULL, extra_sets=extra)
+    assert base.verification.verdict == "passed"
+    assert base.left_out == ("K=0: 4 bytes after the end of 'c' were written",)
+    assert "K=0" not in base.verification.sizes
+
+
+def test_without_an_executor_nothing_runs() -> None:
+    nothing = baseline_runs(program(), SPEC, CONSTANTS, None, 7)
+    assert nothing.verification.verdict == "not_run"
+    assert verify(nothing, program(), None, None).verdict == "not_run"
