@@ -131,3 +131,26 @@ def test_overlap_never_loses_in_the_steady_state(compute: float, latency: int, t
     ]
     waited, ring, deeper = (cost.cycles for cost in rings if cost is not None)
     assert deeper <= ring <= waited
+
+
+def test_pipes_by_hand() -> None:
+    baseline = tile_cost(igemm(), igemm_budget(), SM_90, BASELINE)
+    ring = tile_cost(igemm(), igemm_budget(), SM_90, BY_KEY["cp_async2"])
+    assert baseline is not None
+    assert ring is not None
+    # Four warps; 144 passes of reads each. A byte load takes a request, a pass to return and a pass to store; a
+    # 16-byte cp.async a request and four passes.
+    assert baseline.shared == pytest.approx(4 * (144 + 32 * 3))
+    assert ring.shared == pytest.approx(4 * (144 + 2 * 5))
+    assert baseline.issue == pytest.approx(768 + 130 + 12)
+    assert baseline.math == pytest.approx(64 * 64 * 32 / SM_90.int8_mac_per_cycle)
+    assert baseline.memory == pytest.approx(4096 / SM_90.l2_bytes_per_cycle)
+    # 32 byte loads, two in flight: 16 waits, one after the other.
+    assert baseline.alone == pytest.approx(16 * SM_90.l2_latency_cycles + 768 + max(4 * 144, 130))
+    assert ring.alone == pytest.approx(max(SM_90.l2_latency_cycles, 4 * 144) + 2 * 24)
+
+
+def test_one_copy_that_cp_async_cannot_carry_is_enough() -> None:
+    first, second = igemm().copies
+    mixed = replace(igemm(), copies=(first, replace(second, async_bytes=None)))
+    assert tile_cost(mixed, igemm_budget(), SM_90, BY_KEY["cp_async2"]) is None
