@@ -71,6 +71,10 @@ def test_the_same_bits_pass_without_a_new_reference_run() -> None:
     assert verdict.bit_identical is True
     assert verdict.max_abs_error == BASELINE.verification.max_abs_error
     assert verdict.sizes == ("empty", "ragged", "default")
+    assert [check.verdict for check in verdict.checks] == ["passed"] * 3
+    assert verdict.checks[2].bound is not None
+    assert verdict.checks[2].max_abs_error is not None
+    assert verdict.checks[2].max_abs_error < verdict.checks[2].bound
     assert executor.runs == 6
     assert {shared for _, _, shared in executor.log} == {4096}
 
@@ -156,10 +160,11 @@ def test_a_baseline_that_does_not_repeat_itself(reference: Reference | None) -> 
     base = record("float_atomics", reference, SPEC_FULL)
     assert base.verification.verdict == "passed"
     assert base.verification.bit_identical is None
-    assert "not deterministic" in base.verification.reason
+    assert "the baseline is not deterministic" in base.verification.tolerance
     variant = verify(base, program("float_atomics"), None, FakeExecutor())
     assert (variant.verdict, variant.bit_identical) == ("passed", None)
-    assert "a tolerance replaces bit identity" in variant.reason
+    assert "a tolerance replaces bit identity" in variant.tolerance
+    assert "sqrt(K=" in variant.tolerance
     wrong = verify(base, program("slightly_wrong"), None, FakeExecutor())
     assert wrong.verdict == "failed"
     assert "out of tolerance" in wrong.reason or "miss the reference" in wrong.reason
@@ -175,7 +180,8 @@ def test_a_failed_launch_stops_the_runs() -> None:
     assert dead.verification.sizes == ("empty", "ragged")
     executor = FakeExecutor(error_at=3)
     variant = verify(BASELINE, program(), None, executor)
-    assert (variant.verdict, variant.bit_identical) == ("failed", False)
+    assert (variant.verdict, variant.bit_identical) == ("failed", None)
+    assert [check.verdict for check in variant.checks] == ["passed", "failed"]
     assert variant.sizes == ("empty", "ragged")
 
 

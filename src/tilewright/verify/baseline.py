@@ -19,7 +19,7 @@ from tilewright.launch.spec import LaunchSpec
 from tilewright.verify.compare import bitwise, place_of, raw_bits, root_mean_square, within
 from tilewright.verify.reference import Reference
 from tilewright.verify.tolerance import Tolerance, derive, read_arithmetic
-from tilewright.verify.verdict import Verification, not_run
+from tilewright.verify.verdict import SizeCheck, Verification, judge, not_run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,6 +61,11 @@ class SetRecord:
     max_abs_error: float | None
     hazards: tuple[Hazard, ...]
     problem: str
+
+    @property
+    def bound(self) -> float | None:
+        """The largest absolute tolerance of what the reference gives."""
+        return max((self.tolerances[name].absolute for name in self.reference or ()), default=None)
 
 
 @dataclass(frozen=True)
@@ -306,17 +311,20 @@ def against_reference(
 
 
 def _judge(records: list[SetRecord], executor: Executor) -> Verification:
-    errors = [record.max_abs_error for record in records if record.max_abs_error is not None]
-    hazards = tuple(hazard for record in records for hazard in record.hazards)
-    problems = [f"{record.name}: {record.problem}" for record in records if record.problem]
-    deterministic = all(record.is_deterministic for record in records)
-    reason = "" if deterministic else "the baseline is not deterministic: a tolerance replaces bit identity"
-    return Verification(
-        verdict="failed" if problems else "passed",
-        executor=executor.name,
-        sizes=tuple(record.name for record in records),
-        bit_identical=True if deterministic and not problems else None,
-        max_abs_error=max(errors, default=None),
-        hazards=tuple(dict.fromkeys(hazards)),
-        reason=problems[0] if problems else reason,
-    )
+    checks = [
+        SizeCheck(
+            size=record.name,
+            verdict="failed" if record.problem else "passed",
+            bit_identical=True if record.is_deterministic and record.outputs else None,
+            max_abs_error=record.max_abs_error,
+            bound=record.bound,
+            message=record.problem,
+        )
+        for record in records
+    ]
+    loose = [record for record in records if not record.is_deterministic]
+    tolerance = ""
+    if loose:
+        derivation = next(iter(loose[0].tolerances.values())).derivation
+        tolerance = f"the baseline is not deterministic, so a tolerance replaces bit identity: {derivation}"
+    return judge(executor.name, checks, [hazard for record in records for hazard in record.hazards], tolerance)

@@ -16,7 +16,7 @@ from tilewright.verify.baseline import (
     run_poisoned,
 )
 from tilewright.verify.compare import bitwise, place_of, raw_bits, within
-from tilewright.verify.verdict import Verification, not_run
+from tilewright.verify.verdict import SizeCheck, Verification, judge, not_run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,38 +44,34 @@ def verify(
         return not_run("no GPU to run it on")
     if record.verification.verdict != "passed":
         return not_run(f"the baseline did not pass: {record.verification.reason}")
-    done: list[str] = []
     hazards: list[Hazard] = []
-    problems: list[str] = []
-    errors: list[float] = []
-    identical = True
+    checks: list[SizeCheck] = []
     for one in record.sets:
         if progress:
             progress(one.name)
         launch = bind(record.spec, one.sizes, record.constants, change)
         runs = [run_poisoned(executor, program, launch, one.inputs, poison) for poison in POISONS]
-        done.append(one.name)
         failure = next((run.error for run in runs if run.error), None)
         if failure:
-            problems.append(f"{one.name}: {failure}")
             hazards += runs[0].hazards
-            identical = False
+            checks.append(SizeCheck(one.name, "failed", message=failure))
             break  # the context may be gone
         found = _hazards(launch, one, runs)
-        problem, error = _compare(launch, one, runs)
-        identical = identical and not (problem and one.is_deterministic)
         hazards += found
-        problems += [f"{one.name}: {text}" for text in (problem, *(hazard.message for hazard in found)) if text]
-        errors += [error] if error is not None else []
-    deterministic = all(one.is_deterministic for one in record.sets)
-    return Verification(
-        verdict="failed" if problems else "passed",
-        executor=executor.name,
-        sizes=tuple(done),
-        bit_identical=(True if deterministic else None) if identical else False,
-        max_abs_error=max(errors, default=None),
-        hazards=tuple(dict.fromkeys(hazards)),
-        reason=problems[0] if problems else record.verification.reason,
+        checks.append(_check(launch, one, runs, found))
+    return judge(executor.name, checks, hazards, record.verification.tolerance)
+
+
+def _check(launch: BoundLaunch, one: SetRecord, runs: list[RunResult], hazards: tuple[Hazard, ...]) -> SizeCheck:
+    problem, error = _compare(launch, one, runs)
+    message = problem or (hazards[0].message if hazards else "")
+    return SizeCheck(
+        size=one.name,
+        verdict="failed" if message else "passed",
+        bit_identical=not problem if one.is_deterministic else None,
+        max_abs_error=error,
+        bound=one.bound,
+        message=message,
     )
 
 

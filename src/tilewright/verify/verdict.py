@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,27 @@ from tilewright.launch.bind import LaunchChange
 from tilewright.launch.executor import Hazard, Program
 
 Verdict = Literal["passed", "failed", "not_run"]
+
+
+@dataclass(frozen=True)
+class SizeCheck:
+    """The verdict at one size set.
+
+    Attributes:
+        size: name of the set.
+        verdict: passed or failed.
+        bit_identical: to the baseline there; None where a tolerance replaced it, or the launch failed.
+        max_abs_error: from the reference.
+        bound: the absolute part of the tolerance that the error had to keep.
+        message: what is wrong; "" where nothing is.
+    """
+
+    size: str
+    verdict: Verdict
+    bit_identical: bool | None = None
+    max_abs_error: float | None = None
+    bound: float | None = None
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -23,6 +45,8 @@ class Verification:
             baseline itself is not deterministic, or nothing ran).
         max_abs_error: the largest distance from the reference, in the output's units; None without a reference.
         hazards: stray writes, modified inputs, races.
+        checks: the verdict at each of ``sizes``.
+        tolerance: what replaces bit identity, where the baseline is not deterministic; else "".
         reason: one sentence that says why; "" for a plain pass.
     """
 
@@ -32,7 +56,27 @@ class Verification:
     bit_identical: bool | None = None
     max_abs_error: float | None = None
     hazards: tuple[Hazard, ...] = ()
+    checks: tuple[SizeCheck, ...] = ()
+    tolerance: str = ""
     reason: str = ""
+
+
+def judge(executor: str, checks: Sequence[SizeCheck], hazards: Iterable[Hazard], tolerance: str) -> Verification:
+    """Put the verdicts of the single size sets together."""
+    failed = [check for check in checks if check.verdict == "failed"]
+    errors = [check.max_abs_error for check in checks if check.max_abs_error is not None]
+    bits = {check.bit_identical for check in checks}
+    return Verification(
+        verdict="failed" if failed else "passed",
+        executor=executor,
+        sizes=tuple(check.size for check in checks),
+        bit_identical=False if False in bits else None if None in bits else True,
+        max_abs_error=max(errors, default=None),
+        hazards=tuple(dict.fromkeys(hazards)),
+        checks=tuple(checks),
+        tolerance=tolerance,
+        reason=f"{failed[0].size}: {failed[0].message}" if failed else "",
+    )
 
 
 def not_run(reason: str) -> Verification:
