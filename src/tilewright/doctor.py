@@ -197,6 +197,30 @@ def _package(name: str) -> str | None:
         return None
 
 
+def _gpu(settings: Settings) -> Finding:
+    from tilewright.gpu.device import find_gpu
+
+    gpu = find_gpu()
+    facts = "no NVIDIA driver, or no card that it lets us use (nvidia-smi says which)"
+    if gpu is not None:
+        memory_gib = gpu.memory_bytes / 2**30
+        facts = (
+            f"{gpu.name}, {gpu.arch}, {gpu.sms} SMs, {memory_gib:.0f} GiB, driver {gpu.driver} (CUDA {_dots(gpu.cuda)})"
+        )
+    return Finding(
+        "gpu",
+        gpu is not None,
+        False,
+        facts,
+        "nothing is verified or timed: sources stay *.unverified.cu, and no variant is chosen.",
+        "run the same command on a machine with an NVIDIA GPU and its driver; the cache may be copied there",
+    )
+
+
+def _dots(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))
+
+
 def _torch(settings: Settings) -> Finding:
     # Its metadata, not the package: importing it takes seconds.
     version = _package("torch")
@@ -217,4 +241,4 @@ def _cache(settings: Settings) -> Finding:
     return Finding("cache", works, False, facts, "every run compiles again.", "export TILEWRIGHT_CACHE=FOLDER")
 
 
-PROBES: tuple[Callable[[Settings], Finding], ...] = (_compiler, _headers, _disassembler, _parser, _torch, _cache)
+PROBES: tuple[Callable[[Settings], Finding], ...] = (_compiler, _headers, _disassembler, _parser, _gpu, _torch, _cache)

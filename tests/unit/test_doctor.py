@@ -11,6 +11,7 @@ import pytest
 from tilewright import doctor
 from tilewright.cli.app import main
 from tilewright.doctor import PROBES, Finding, examine, render_examination
+from tilewright.gpu.device import GpuInfo
 from tilewright.settings import Settings
 
 HERE = Finding("compiler", True, True, "nvrtc 13.5")
@@ -87,6 +88,20 @@ def test_a_compiler_that_does_not_load_is_missing(settings: Settings, monkeypatc
 def test_a_grammar_that_is_not_installed_is_missing(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tree_sitter_cuda", None)
     assert examine(settings, [doctor._parser]).exit_code == 3
+
+
+def test_a_gpu_is_described_as_its_driver_does(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = GpuInfo(
+        0, "NVIDIA H200", "sm_90", "580.159.03", (13, 0), 132, 62914560, 141 * 2**30, 1980, 232448, 233472, 1024, 65536,
+        2048, 32,
+    )  # fmt: skip
+    monkeypatch.setattr("tilewright.gpu.device.find_gpu", lambda: card)
+    found = doctor._gpu(settings)
+    assert found.found
+    assert found.facts == "NVIDIA H200, sm_90, 132 SMs, 141 GiB, driver 580.159.03 (CUDA 13.0)"
+    monkeypatch.setattr("tilewright.gpu.device.find_gpu", lambda: None)
+    assert not doctor._gpu(settings).found
+    assert not doctor._gpu(settings).needed
 
 
 def test_the_cache_is_counted(settings: Settings) -> None:
