@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tilewright import __version__
 from tilewright.errors import EXIT_MISSING, EXIT_OK, TilewrightError
-from tilewright.receipt.drawing import LABEL_WIDTH, Cell, Column, Pen, kib
+from tilewright.receipt.drawing import LABEL_WIDTH, Cell, Column, Pen
 from tilewright.settings import Settings
 
 
@@ -237,7 +237,7 @@ def _cache(settings: Settings) -> Finding:
     anchor = next((path for path in (folder, *folder.parents) if path.exists()), folder)
     works = anchor.is_dir() and os.access(anchor, os.W_OK)
     files = "1 file" if len(sizes) == 1 else f"{len(sizes)} files"
-    facts = f"{folder}, {files}, {kib(sum(sizes))}" + ("" if works else ", cannot be written")
+    facts = f"{folder}, {files}, {sum(sizes) / 2**20:.1f} MiB" + ("" if works else ", cannot be written")
     return Finding("cache", works, False, facts, "every run compiles again.", "export TILEWRIGHT_CACHE=FOLDER")
 
 

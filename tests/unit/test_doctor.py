@@ -105,10 +105,10 @@ def test_a_gpu_is_described_as_its_driver_does(settings: Settings, monkeypatch: 
 
 
 def test_the_cache_is_counted(settings: Settings) -> None:
-    assert "0 files, 0 B" in doctor._cache(settings).facts
+    assert "0 files, 0.0 MiB" in doctor._cache(settings).facts
     (settings.cache_dir / "ab").mkdir(parents=True)
-    (settings.cache_dir / "ab" / "cd").write_bytes(b"x" * 2048)
-    assert "1 file, 2 KiB" in doctor._cache(settings).facts
+    (settings.cache_dir / "ab" / "cd").write_bytes(b"x" * 200_000)
+    assert "1 file, 0.2 MiB" in doctor._cache(settings).facts
 
 
 def test_a_cache_in_a_file_is_not_usable(tmp_path: Path) -> None:
