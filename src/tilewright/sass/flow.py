@@ -50,12 +50,14 @@ class Flow:
         dominators: immediate dominator of each block; None for the entry and for unreachable blocks.
         loops: outer before inner.
         is_reducible: False when a loop is entered in the middle; then the loops found are not all there are.
+        calls: indices of calls that come back to the next instruction.
     """
 
     blocks: tuple[Block, ...]
     dominators: tuple[int | None, ...]
     loops: tuple[Loop, ...]
     is_reducible: bool
+    calls: frozenset[int] = frozenset()
 
     def children(self, loop: int | None) -> tuple[int, ...]:
         """Loops directly inside a loop (or, for None, inside no loop)."""
@@ -64,7 +66,8 @@ class Flow:
 
 def flow_of(function: Function) -> Flow:
     """Blocks and loops of a function; a function without code has none."""
-    blocks = _blocks(function)
+    calls = _returning_calls(function)
+    blocks = _blocks(function, calls)
     order = _reverse_postorder(blocks)
     dominators = _dominators(blocks, order)
     rank = {block: i for i, block in enumerate(order)}
@@ -76,7 +79,7 @@ def flow_of(function: Function) -> Flow:
                 back.setdefault(successor, []).append(block)
             elif rank[successor] <= rank[block]:
                 is_reducible = False
-    return Flow(blocks, dominators, _nest(blocks, back), is_reducible)
+    return Flow(blocks, dominators, _nest(blocks, back), is_reducible, calls)
 
 
 def target_of(instruction: Instruction) -> str | None:
@@ -92,12 +95,11 @@ def _is_conditional(instruction: Instruction) -> bool:
     return bool(re.match(r"!?U?P\d|~?!?UR|!?P\d", instruction.operands)) and instruction.opcode == "BRA"
 
 
-def _blocks(function: Function) -> tuple[Block, ...]:
+def _blocks(function: Function, calls: frozenset[int]) -> tuple[Block, ...]:
     code = function.instructions
     if not code:
         return ()
-    labels = {label: address // 16 for label, address in (function.labels or {}).items()}
-    returning = _returning_calls(code, labels)
+    labels = _label_indices(function)
     starts = {0, *(at for at in labels.values() if at < len(code))}
     for i, instruction in enumerate(code):
         if instruction.opcode in _BRANCHES or instruction.opcode in _ENDS:
@@ -106,19 +108,19 @@ def _blocks(function: Function) -> tuple[Block, ...]:
     at_index = {first: i for i, first in enumerate(bounds[:-1])}
     blocks = []
     for first, end in zip(bounds, bounds[1:], strict=False):
-        targets = _successors(code[end - 1], end - 1, labels, returning)
+        targets = _successors(code[end - 1], end - 1, labels, calls)
         successors = tuple(dict.fromkeys(at_index[t] for t in targets if t in at_index))
         blocks.append(Block(at_index[first], first, end, successors))
     return tuple(blocks)
 
 
-def _successors(last: Instruction, at: int, labels: dict[str, int], returning: frozenset[int]) -> list[int]:
+def _successors(last: Instruction, at: int, labels: dict[str, int], calls: frozenset[int]) -> list[int]:
     following = [at + 1]
     if last.is_off:
         return following
     if last.opcode in _ENDS:
         return following if _is_conditional(last) else []
-    if last.opcode not in _BRANCHES or at in returning:
+    if last.opcode not in _BRANCHES or at in calls:
         return following
     label = target_of(last)
     taken = [labels[label]] if label in labels else []
@@ -127,12 +129,17 @@ def _successors(last: Instruction, at: int, labels: dict[str, int], returning: f
     return [*following, *taken] if _is_conditional(last) else taken
 
 
-def _returning_calls(code: tuple[Instruction, ...], labels: dict[str, int]) -> frozenset[int]:
+def _label_indices(function: Function) -> dict[str, int]:
+    return {label: address // 16 for label, address in (function.labels or {}).items()}
+
+
+def _returning_calls(function: Function) -> frozenset[int]:
     """Calls that come back to the next instruction.
 
     ptxas also uses ``CALL.REL.NOINC`` as a plain far jump (out of a loop, into code that never returns). A call returns
     when a ``RET`` stands behind its target before the code of the next callee begins.
     """
+    code, labels = function.instructions, _label_indices(function)
     calls = {i: labels.get(target_of(c) or "") for i, c in enumerate(code) if c.opcode == "CALL"}
     returns = [i for i, instruction in enumerate(code) if instruction.opcode == "RET"]
     entries = sorted({target for target in calls.values() if target is not None})

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tilewright.sass.listing import Function, Instruction
 from tilewright.sass.operands import access_bytes, is_barrier
 from tilewright.sass.staging import Values
+from tilewright.sass.steady import Step
 
 _DEPBAR = re.compile(r"SB(\d), (0x[0-9a-f]+|\d+)")
 _SET = re.compile(r"\{([^}]*)\}")
@@ -64,13 +65,14 @@ class _Machine:
         self.barriers = 0
         self.groups = 0
 
-    def execute(self, index: int, turn: int) -> None:
+    def execute(self, step: Step, turn: int) -> None:
+        index = step.index
         instruction = self.code[index]
         self.now += 1
         for board in range(6):
             if instruction.wait_mask >> board & 1:
                 self._retire(board, 0, index)
-        if instruction.is_off:
+        if not step.active:
             return
         opcode = instruction.opcode
         if is_barrier(instruction):
@@ -93,7 +95,8 @@ class _Machine:
         if index in self.weights:
             self.run.math.append((self.now, turn, self.weights[index]))
         for tag in self.values.step(instruction, len(self.run.copies) - 1):
-            self.run.copies[tag].stored_in = self.barriers
+            if self.run.copies[tag].stored_in is None:  # a guarded load leaves the older value's tag in place
+                self.run.copies[tag].stored_in = self.barriers
         if instruction.write_barrier is not None:
             item = _Item(self.unbound if opcode == "LDG" else [])
             if opcode == "LDG":
@@ -129,10 +132,10 @@ def depbar(instruction: Instruction) -> list[tuple[int, int]]:
     return waits
 
 
-def run_path(function: Function, trip: tuple[int, ...], math: dict[int, int], rounds: int) -> Run:
+def run_path(function: Function, trip: tuple[Step, ...], math: dict[int, int], rounds: int) -> Run:
     """Execute a trip `rounds` times, from empty scoreboards."""
     machine = _Machine(function, math)
     for turn in range(rounds):
-        for index in trip:
-            machine.execute(index, turn)
+        for step in trip:
+            machine.execute(step, turn)
     return machine.run

@@ -141,7 +141,8 @@ def _function(name: str, arch: str, body: str, registers: Mapping[str, int]) -> 
 _LABEL = re.compile(r"^(\.L_\S+|\$\S+|[A-Za-z_]\S*):\s*$")
 _PLACE = re.compile(r'//## File "([^"]*)", line (\d+)( inlined at "([^"]*)", line (\d+))?')
 _CODE = re.compile(
-    r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P(?:T|\d+))\s+)?([A-Z][A-Z0-9_]*)((?:\.[A-Za-z0-9_]+)*)\s*(.*?)\s*;"
+    r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P(?:T|\d+))\s+)?([A-Z][A-Z0-9_]*)((?:\.[A-Za-z0-9_]+)*)\s*(.*?)"
+    r"\s*(?:\(\*.*?\*\)\s*)?;"  # (*"SpillRefill"*) and other remarks of the disassembler
     r"\s*/\* 0x([0-9a-f]{16}) \*/\s*$"
 )
 _SECOND = re.compile(r"^\s*/\* 0x([0-9a-f]{16}) \*/\s*$")

@@ -9,13 +9,13 @@ from tilewright.sass.listing import Instruction
 
 # Matrix instructions: per warp (HMMA...), per warp group (HGMMA...), per block (UTCHMMA...).
 MATRIX = re.compile(r"^(?:[HIBDQO]MMA|[HIQB]GMMA|UTC[A-Z]*MMA)$")
-# Math of kernels without matrix instructions, with the number of multiply-adds a lane makes where it is not one.
+# Math of kernels without matrix instructions: opcode → multiply-adds it stands for, relative to one FMA.
 SCALAR_MATH = {"FFMA": 1, "FFMA2": 2, "DFMA": 1, "HFMA2": 1, "IDP": 1, "IDP4A": 1}
 # Bulk copies and tensor maps: an mbarrier retires them.
 BULK_LOADS = frozenset({"UBLKCP", "UTMALDG"})
 _LOADS = frozenset({"LDG", "LDS", "LDL", "LD", "LDC", "LDSM", "ULDC", "LDCU", "ATOMS", "ATOMG", "ATOM", "LDTM"})
-_STORES = frozenset({"STG", "STS", "STL", "ST", "STSM", "RED", "REDG", "REDUX", "STTM", "STAS"})
-_NO_RESULT = _STORES | {
+_STORES = frozenset({"STG", "STS", "STL", "ST", "STSM", "RED", "REDG", "STTM", "STAS"})
+NO_RESULT = _STORES | {
     "BAR", "BRA", "BRX", "JMP", "EXIT", "BSSY", "BSYNC", "DEPBAR", "LDGDEPBAR", "LDGSTS", "MEMBAR", "NOP", "WARPSYNC",
     "ERRBAR", "CCTL", "CALL", "RET", "ISETP", "FSETP", "DSETP", "HSETP2", "PLOP3", "R2P", "UISETP", "UPLOP3", "BREAK",
     "YIELD", "UBLKCP", "UTMALDG", "UTMASTG", "UTMACMDFLUSH", "WARPGROUP", "USETMAXREG", "KILL", "FENCE", "ARRIVES",
@@ -28,6 +28,24 @@ _WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
 def is_matrix(instruction: Instruction) -> bool:
     """True for a matrix instruction that is not predicated off."""
     return MATRIX.match(instruction.opcode) is not None and not instruction.is_off
+
+
+def scalar_math(instruction: Instruction) -> int:
+    """Multiply-adds of a math instruction outside the tensor cores; 0 for anything else.
+
+    ptxas also loads constants with the math pipes (``HFMA2 R5, -RZ, RZ, 0, 0``): a product with RZ is no math.
+    """
+    if instruction.opcode not in SCALAR_MATH or instruction.is_off:
+        return 0
+    factors = split(instruction.operands)[1:3]
+    return 0 if any(factor.lstrip("-").startswith("RZ") for factor in factors) else SCALAR_MATH[instruction.opcode]
+
+
+def is_integer_math(instruction: Instruction) -> bool:
+    """True for ``IMAD R5, R8, R9, R5``: a multiply-add into its own accumulator, the math of a plain integer GEMM."""
+    parts = [part.removesuffix(".reuse") for part in split(instruction.operands)]
+    plain = instruction.opcode == "IMAD" and not instruction.modifiers and not instruction.is_off
+    return plain and len(parts) == 4 and parts[0] == parts[3] and all(_REGISTER.fullmatch(part) for part in parts)
 
 
 def is_global_load(instruction: Instruction) -> bool:
@@ -59,38 +77,46 @@ def split(operands: str) -> tuple[str, ...]:
 
 def access_bytes(instruction: Instruction) -> int:
     """Bytes per thread that a load, a store or an asynchronous copy moves (4 where no modifier says otherwise)."""
-    return next((_WIDTHS[m] for m in reversed(instruction.modifiers) if m in _WIDTHS), 4)
+    return _width(instruction.modifiers)
+
+
+def writes(instruction: Instruction) -> tuple[int, ...]:
+    """Registers that the instruction writes (``R5`` → 5, ``UR5`` → 261); none for RZ."""
+    return _writes(instruction.opcode, instruction.modifiers, instruction.operands)
+
+
+def reads(instruction: Instruction) -> tuple[int, ...]:
+    """Registers whose *value* the result (or the stored datum) carries: addresses are left out."""
+    return _reads(instruction.opcode, instruction.modifiers, instruction.operands)
 
 
 @lru_cache(maxsize=65536)
-def writes(instruction: Instruction) -> tuple[int, ...]:
-    """Registers that the instruction writes (``R5`` → 5, ``UR5`` → 261); none for RZ."""
-    if instruction.opcode in _NO_RESULT:
+def _writes(opcode: str, modifiers: tuple[str, ...], operands: str) -> tuple[int, ...]:
+    if opcode in NO_RESULT:
         return ()
-    for operand in split(instruction.operands)[:2]:
+    for operand in split(operands)[:2]:
         found = _REGISTER.match(operand)
         if found:
             first = int(found[2]) + (UNIFORM if found[1] == "UR" else 0)
-            return tuple(range(first, first + _result_registers(instruction)))
+            return tuple(range(first, first + _result_registers(opcode, modifiers)))
         if not re.match(r"!?U?P(T|R|\d)", operand):  # only predicates may stand before the result
             return ()
     return ()
 
 
 @lru_cache(maxsize=65536)
-def reads(instruction: Instruction) -> tuple[int, ...]:
-    """Registers whose *value* the result (or the stored datum) carries: addresses are left out."""
-    operands = split(instruction.operands)
-    if instruction.opcode in _LOADS or instruction.opcode in ("LDGSTS", *BULK_LOADS):
+def _reads(opcode: str, modifiers: tuple[str, ...], operands: str) -> tuple[int, ...]:
+    parts = split(operands)
+    if opcode in _LOADS or opcode in ("LDGSTS", *BULK_LOADS):
         return ()
-    if instruction.opcode in _STORES:
-        data = [operand for operand in operands if "[" not in operand]
-        return tuple(r for operand in data for r in _registers(operand, max(1, access_bytes(instruction) // 4)))
+    if opcode in _STORES:
+        data = [part for part in parts if "[" not in part]
+        return tuple(r for part in data for r in _registers(part, max(1, _width(modifiers) // 4)))
     skip = 0
-    if writes(instruction):
-        skip = next(i for i, operand in enumerate(operands) if _REGISTER.match(operand)) + 1
-    width = 2 if _is_wide(instruction) else 1
-    return tuple(r for operand in operands[skip:] if "[" not in operand for r in _registers(operand, width))
+    if _writes(opcode, modifiers, operands):
+        skip = next(i for i, part in enumerate(parts) if _REGISTER.match(part)) + 1
+    width = 2 if _is_wide(opcode, modifiers) else 1
+    return tuple(r for part in parts[skip:] if "[" not in part for r in _registers(part, width))
 
 
 def _registers(operand: str, width: int) -> list[int]:
@@ -101,17 +127,21 @@ def _registers(operand: str, width: int) -> list[int]:
     return found
 
 
-def _is_wide(instruction: Instruction) -> bool:
-    return "64" in instruction.modifiers or instruction.opcode in ("FFMA2", "FADD2", "FMUL2", "DFMA", "DADD", "DMUL")
+def _is_wide(opcode: str, modifiers: tuple[str, ...]) -> bool:
+    return "64" in modifiers or opcode in ("FFMA2", "FADD2", "FMUL2", "DFMA", "DADD", "DMUL")
 
 
-def _result_registers(instruction: Instruction) -> int:
-    modifiers = instruction.modifiers
-    if instruction.opcode in _LOADS:
-        matrices = next((int(m) for m in modifiers if m in ("2", "4")), 1)
-        return matrices if instruction.opcode == "LDSM" else max(1, access_bytes(instruction) // 4)
-    if MATRIX.match(instruction.opcode):
+def _result_registers(opcode: str, modifiers: tuple[str, ...]) -> int:
+    if opcode == "LDSM":
+        return next((int(m) for m in modifiers if m in ("2", "4")), 1)
+    if opcode in _LOADS:
+        return max(1, _width(modifiers) // 4)
+    if MATRIX.match(opcode):
         return 2 if "F16" in modifiers[-1:] or "8816" in modifiers or "8832" in modifiers else 4
-    if _is_wide(instruction) or "WIDE" in modifiers or "F64" in modifiers[:1]:
-        return 2
-    return 1
+    if opcode == "CS2R":
+        return 1 if "32" in modifiers else 2
+    return 2 if _is_wide(opcode, modifiers) or "WIDE" in modifiers or "F64" in modifiers[:1] else 1
+
+
+def _width(modifiers: tuple[str, ...]) -> int:
+    return next((_WIDTHS[m] for m in reversed(modifiers) if m in _WIDTHS), 4)

@@ -10,8 +10,9 @@ from tilewright.sass.flow import flow_of
 from tilewright.sass.inflight import Run, depbar, run_path
 from tilewright.sass.listing import Function
 from tilewright.sass.operands import BULK_LOADS, access_bytes, is_global_load
-from tilewright.sass.steady import SteadyPath, Work, find_k_loops, steady_path, work_of
-from tilewright.sass.tiles import Overlap, overlap_of
+from tilewright.sass.kloop import Work, find_k_loops, work_of
+from tilewright.sass.steady import SteadyPath, steady_path
+from tilewright.sass.tiles import SHARE_OF_OVERLAP, Overlap, overlap_of
 
 ORDER_IS_NOT_TIME = "Order proves that overlap is permitted; only timing shows that it happens."
 
@@ -95,32 +96,34 @@ def prove(function: Function) -> OverlapProof:
 def _judge(function: Function, path: SteadyPath, work: Work) -> OverlapProof:
     code = function.instructions
     notes: list[str] = []
-    if path.unknown_trips:
+    if path.open_loops:
         notes.append("An inner loop's trip count could not be read; it is counted once.")
     facts = dict(
         stalls=_stalls(function, path, work),
         math_kind=work.kind,
         ops_per_load=_ops_per_load(function, path, work),
-        load_count=sum(is_global_load(code[i]) for i in path.trip),
+        load_count=sum(is_global_load(code[i]) for i, on in path.trip if on),
     )
     mbarrier = _mbarrier_copies(function, path)
     if mbarrier:
         return OverlapProof("unknown", notes=(*notes, mbarrier), **facts)
-    left = max((n for i in path.trip if code[i].opcode == "DEPBAR" for _, n in depbar(code[i])), default=0)
+    left = max((n for i, on in path.trip if on and code[i].opcode == "DEPBAR" for _, n in depbar(code[i])), default=0)
     rounds = 2 * left + 10
     run = run_path(function, path.trip, work.math, rounds)
     found = overlap_of(run, rounds)
     if isinstance(found, str):
         return OverlapProof("unknown", notes=(*notes, found), **facts)
+    per_tile = found.math_per_trip / found.tiles_per_trip
+    overlaps = found.share >= SHARE_OF_OVERLAP
     return OverlapProof(
-        verdict="overlap" if found.share >= SHARE_OF_OVERLAP else "no_overlap",
-        tiles_in_flight=found.tiles_in_flight,
-        mma_while_in_flight=found.math_in_flight,
+        verdict="overlap" if overlaps else "no_overlap",
+        tiles_in_flight=max(1, int(found.tiles_in_flight + 0.5)) if overlaps else 0,
+        mma_while_in_flight=round(found.share * per_tile),
         barriers_between=found.barriers_between,
-        mma_per_tile=found.math_per_tile,
+        mma_per_tile=round(per_tile),
         excerpt=excerpt_of(function, path, work, run, found),
         copies=_copy_rows(function, path, run),
-        notes=(*notes, *found.notes),
+        notes=(*notes, f"mean {found.tiles_in_flight:.2f}", *found.notes),
         wait=code[found.retired_by].text if found.retired_by is not None else "",
         tiles_per_trip=found.tiles_per_trip,
         share=found.share,
@@ -128,25 +131,24 @@ def _judge(function: Function, path: SteadyPath, work: Work) -> OverlapProof:
     )
 
 
-SHARE_OF_OVERLAP = 0.5
-
-
 def _mbarrier_copies(function: Function, path: SteadyPath) -> str:
-    found = sorted({function.instructions[i].opcode for i in path.trip} & (BULK_LOADS | {"ARRIVES"}))
+    found = sorted({function.instructions[i].opcode for i, on in path.trip if on} & (BULK_LOADS | {"ARRIVES"}))
     if not found:
         return ""
     return f"{', '.join(found)}: these copies are retired by waits on an mbarrier, which are not traced yet."
 
 
 def _ops_per_load(function: Function, path: SteadyPath, work: Work) -> float | None:
-    loads = sum(is_global_load(function.instructions[i]) for i in path.trip)
-    return sum(work.math.get(i, 0) for i in path.trip) / loads if loads else None
+    loads = sum(is_global_load(function.instructions[i]) for i, on in path.trip if on)
+    return sum(work.math.get(i, 0) for i, on in path.trip if on) / loads if loads else None
 
 
 def _copy_rows(function: Function, path: SteadyPath, run: Run) -> tuple[CopyRow, ...]:
     staged = {c.index for c in run.copies if c.is_async or c.stored_in is not None}
     rows: dict[tuple[str, int], int] = {}
-    for i in path.trip:
+    for i, on in path.trip:
+        if not on:
+            continue
         if i in staged:
             key = (function.instructions[i].opcode, access_bytes(function.instructions[i]))
             rows[key] = rows.get(key, 0) + 1
@@ -155,7 +157,9 @@ def _copy_rows(function: Function, path: SteadyPath, run: Run) -> tuple[CopyRow,
 
 def _stalls(function: Function, path: SteadyPath, work: Work) -> tuple[StallRow, ...]:
     stalls: dict[str, list[int]] = {}
-    for i in path.trip:
+    for i, on in path.trip:
+        if not on:
+            continue
         instruction = function.instructions[i]
         if i in work.math or instruction.opcode in ("LDGSTS", "LDG", "STS", "LDS", "LDSM", "BAR", "DEPBAR"):
             if not instruction.is_off:

@@ -1,206 +1,214 @@
-"""The K-loop, and one steady-state path through it."""
+"""One steady-state path round the K-loop, as a trip in the middle of the run takes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from tilewright.sass.evaluate import Evaluator, State, constants_at
 from tilewright.sass.flow import Flow, Loop
+from tilewright.sass.kloop import Work
 from tilewright.sass.listing import Function
-from tilewright.sass.operands import BULK_LOADS, SCALAR_MATH, access_bytes, is_matrix
+from tilewright.sass.operands import BULK_LOADS, access_bytes
 from tilewright.sass.staging import staged_loads
 
-# Loops within a loop run more often than it: the factor that ranks code by depth when trip counts are unknown.
-_DEEPER = 8
-_Score = tuple[float, ...]
+# A block with less than this share of the loop's math decides no branch: it is a stray instruction.
+_STRAY = 0.05
+_LONGEST_TRIP = 200_000
+
+_Score = tuple[float, float, float, float]
+_NOTHING: _Score = (0, 0, 0, 0)
 
 
-@dataclass(frozen=True)
-class Work:
-    """What counts as work in one function: math by instruction index, and copies.
+class Step(NamedTuple):
+    """An instruction on the path; one that is guarded off issues (and waits), but does nothing."""
 
-    Attributes:
-        kind: the opcode that most of the math is: ``IMMA``, ``FFMA``; empty without math.
-        math: instruction index → multiply-adds a lane makes, or 1 for a matrix instruction.
-    """
-
-    kind: str
-    math: dict[int, int]
+    index: int
+    active: bool
 
 
 @dataclass(frozen=True)
 class SteadyPath:
-    """One trip of the K-loop in its steady state.
+    """One trip of the K-loop.
 
     Attributes:
         loop: the K-loop.
-        trip: instruction indices in the order of execution, inner loops written out.
-        unknown_trips: an inner loop's trip count could not be read; it is taken to run once.
+        trip: instructions in the order of execution, inner loops written out.
+        open_loops: headers (blocks) of inner loops whose trip count the code does not fix; they are run once.
     """
 
     loop: Loop
-    trip: tuple[int, ...]
-    unknown_trips: bool
-
-
-def work_of(function: Function) -> Work:
-    """Matrix instructions, or multiply-adds where there is no matrix instruction."""
-    code = function.instructions
-    math = {i: 1 for i, instruction in enumerate(code) if is_matrix(instruction)}
-    if not math:
-        math = {
-            i: SCALAR_MATH[instruction.opcode]
-            for i, instruction in enumerate(code)
-            if instruction.opcode in SCALAR_MATH and not instruction.is_off
-        }
-    kinds = [code[i].opcode for i in math]
-    return Work(max(sorted(set(kinds)), key=kinds.count) if kinds else "", math)
-
-
-def find_k_loops(function: Function, flow: Flow, work: Work) -> list[int]:
-    """Loops that hold both staged copies and math, the best candidate first.
-
-    Of nested candidates the innermost that holds most of the math is kept (a persistent kernel's outer loop is no
-    K-loop; a copy loop with a conversion in it is none either). Then: loops with a fair share of the math, those with
-    asynchronous copies before others, more math before less.
-    """
-    weights = {i: _math_weight(flow, i, work) for i in range(len(flow.loops))}
-    copies = {i: _copy_rank(function, flow, flow.loops[i]) for i in weights if weights[i]}
-    holding = {i for i in copies if copies[i] > (0, 0)}
-    kept = []
-    for i in holding:
-        inner = [j for j in holding if j != i and flow.loops[j].blocks < flow.loops[i].blocks]
-        if all(weights[j] * _DEEPER ** (flow.loops[j].depth - flow.loops[i].depth) < weights[i] / 2 for j in inner):
-            kept.append(i)
-    kept = [i for i in kept if not any(flow.loops[i].blocks < flow.loops[j].blocks for j in kept)] or kept
-    most = max((weights[i] for i in kept), default=0)
-    return sorted(kept, key=lambda i: (weights[i] * 4 < most, not copies[i][0], -weights[i]))
-
-
-def _math_weight(flow: Flow, loop: int, work: Work) -> float:
-    """Math instructions of a loop, those of inner loops weighted by their depth."""
-    depths = {b: 0 for b in flow.loops[loop].blocks}
-    for other in flow.loops:
-        if other.blocks < flow.loops[loop].blocks:
-            for b in other.blocks:
-                depths[b] += 1
-    total = 0.0
-    for b, depth in depths.items():
-        block = flow.blocks[b]
-        total += sum(work.math.get(i, 0) for i in range(block.first, block.end)) * _DEEPER**depth
-    return total
-
-
-def _copy_rank(function: Function, flow: Flow, loop: Loop) -> tuple[int, int]:
-    """(asynchronous copies, loads that reach shared memory) in a loop."""
-    code = function.instructions
-    inside = [code[i] for b in loop.blocks for i in range(flow.blocks[b].first, flow.blocks[b].end)]
-    asynchronous = sum((i.opcode == "LDGSTS" or i.opcode in BULK_LOADS) and not i.is_off for i in inside)
-    return asynchronous, len(staged_loads(function, flow, loop))
+    trip: tuple[Step, ...]
+    open_loops: tuple[int, ...] = ()
 
 
 def steady_path(function: Function, flow: Flow, loop: int, work: Work) -> SteadyPath | None:
-    """A path round the back edge of a loop, the one that a trip in the middle of the run takes.
+    """A path round the back edge of a loop; None when there is none.
 
-    At every branch the side with more math is taken; among equals the one with more asynchronous copies, then wider
-    loads, then fewer scalar ones: the guard that ends the copies at the last tiles, and the scalar way for misaligned
-    rows, are left aside.
+    Branches that constants decide (for thread 0) are followed. At every other branch the side with more math is taken;
+    among equals the one with more asynchronous copies, then wider loads, then fewer scalar ones: the guard that ends the
+    copies at the last tiles, and the scalar way for misaligned rows, are left aside.
     """
-    return _Walk(function, flow, work, loop).path()
+    scores = _scores(function, flow, flow.loops[loop], work)
+    found = _Walk(function, flow, loop, scores).path(constants_at(function, flow, flow.loops[loop].header))
+    if found is None or not _holds_all(found, scores, flow):
+        # What holds for thread 0 need not be the rule: another warp may do the copies.
+        blind = _Walk(function, flow, loop, scores).path(None)
+        found = blind or found
+    return found
+
+
+def _holds_all(path: SteadyPath, scores: dict[int, _Score], flow: Flow) -> bool:
+    """Whether a path meets math, and copies."""
+    active = {step.index for step in path.trip if step.active}
+    total = [0.0, 0.0]
+    for b, score in scores.items():
+        if any(i in active for i in range(flow.blocks[b].first, flow.blocks[b].end)):
+            total[0] += score[0]
+            total[1] += score[1] + score[2] - score[3]
+    return min(total) > 0
+
+
+def _scores(function: Function, flow: Flow, loop: Loop, work: Work) -> dict[int, _Score]:
+    """What each block of a loop is worth: (math, asynchronous bytes, wide loads, minus scalar loads)."""
+    code = function.instructions
+    inside = [i for b in loop.blocks for i in range(flow.blocks[b].first, flow.blocks[b].end)]
+    staged = staged_loads(function, flow, loop)
+    is_async = {i for i in inside if code[i].opcode == "LDGSTS" or code[i].opcode in BULK_LOADS}
+    wider = bool(is_async) or any(access_bytes(code[i]) >= 8 for i in staged)
+    stray = _STRAY * sum(work.math.get(i, 0) for i in inside)
+    scores = {}
+    for b in loop.blocks:
+        body = [i for i in range(flow.blocks[b].first, flow.blocks[b].end) if not code[i].is_off]
+        math = sum(work.math.get(i, 0) for i in body)
+        loads = [access_bytes(code[i]) for i in body if i in staged]
+        scores[b] = (
+            math if math > stray else 0,
+            sum(access_bytes(code[i]) for i in body if i in is_async),
+            sum(size * size for size in loads if size >= 8 or not wider),
+            -sum(size < 8 and wider for size in loads),
+        )
+    return scores
 
 
 class _Walk:
-    def __init__(self, function: Function, flow: Flow, work: Work, loop: int) -> None:
+    """Walks a loop once round, from its header back to its header."""
+
+    def __init__(self, function: Function, flow: Flow, loop: int, scores: dict[int, _Score]) -> None:
+        self.code = function.instructions
         self.flow = flow
-        self.loop = loop
-        self.unknown_trips = False
-        self.rank = {b: i for i, b in enumerate(_acyclic_order(flow))}
-        staged = staged_loads(function, flow, flow.loops[loop])
-        code = function.instructions
-        asynchronous = any(
-            code[i].opcode == "LDGSTS" and not code[i].is_off
-            for b in flow.loops[loop].blocks
-            for i in range(flow.blocks[b].first, flow.blocks[b].end)
-        )
-        wide = any(access_bytes(code[i]) >= 8 for i in staged)
+        self.loop = flow.loops[loop]
+        self.evaluator = Evaluator(function, flow)
+        self.inner = {
+            other.header: other for other in flow.loops if other.blocks < self.loop.blocks and other is not self.loop
+        }
+        self.worth = self._worth_from(scores)
 
-        def score(i: int) -> _Score:
-            instruction = code[i]
-            size = 0 if instruction.is_off else access_bytes(instruction)
-            if instruction.opcode == "LDGSTS" or instruction.opcode in BULK_LOADS:
-                return (0, size, 0, 0)
-            if i in staged:
-                narrow = size < 8 and (asynchronous or wide)
-                return (0, 0, 0 if narrow else size * size, -1 if narrow else 0)
-            return (work.math.get(i, 0), 0, 0, 0)
+    def path(self, state: State | None) -> SteadyPath | None:
+        """Walk with what is known at the header, or (None) with nothing known at all."""
+        known: State | None = None if state is None else dict(state)
+        trip: list[Step] = []
+        visits: dict[int, int] = {}
+        open_loops: list[int] = []
+        at = self.loop.header
+        while len(trip) < _LONGEST_TRIP:
+            visits[at] = visits.get(at, 0) + 1
+            self._execute(at, known, trip)
+            following = self._choose(at, known, visits, open_loops)
+            if following is None:
+                return None
+            if following == self.loop.header:
+                return SteadyPath(self.loop, tuple(trip), tuple(dict.fromkeys(open_loops)))
+            for header, inner in self.inner.items():  # a loop that is entered anew counts its rounds anew
+                if following not in inner.blocks:
+                    visits.pop(header, None)
+            at = following
+        return None
 
-        self.scores: dict[int, _Score] = {}
-        for b in flow.loops[loop].blocks:
-            block = flow.blocks[b]
-            self.scores[b] = _sum(score(i) for i in range(block.first, block.end))
+    def _execute(self, block: int, known: State | None, trip: list[Step]) -> None:
+        body = self.flow.blocks[block]
+        for i in range(body.first, body.end):
+            instruction = self.code[i]
+            active = not instruction.is_off
+            if known is not None:
+                active = active and self.evaluator.guard(instruction, known) is not False
+                self.evaluator.step(instruction, known)
+            trip.append(Step(i, active))
 
-    def path(self) -> SteadyPath | None:
-        found = self._best(self.loop, None)
-        return SteadyPath(self.flow.loops[self.loop], found[1], self.unknown_trips) if found else None
+    def _choose(self, block: int, known: State | None, visits: dict[int, int], open_loops: list[int]) -> int | None:
+        """The next block."""
+        body = self.flow.blocks[block]
+        last = self.code[body.end - 1]
+        inside = [s for s in body.successors if s in self.loop.blocks]
+        if len(body.successors) == 2 and known is not None:
+            taken = self.evaluator.taken(last, known)
+            if taken is not None:
+                # Successors are (falling through, taken); a forced way out of the K-loop is the end of the run.
+                forced = body.successors[int(taken)]
+                if forced in self.loop.blocks:
+                    return forced
+        options = [s for s in inside if s == self.loop.header or s in self.worth or s in self.inner]
+        options = [s for s in options if not self._closes_open_loop(block, s, visits, open_loops)]
+        if not options:
+            return self._leave(block)
+        best = max(options, key=lambda s: (self._value(block, s), -options.index(s)))
+        if known is not None and len(body.successors) == 2:
+            self.evaluator.assume(last, best == body.successors[1], known)
+        return best
 
-    def _best(self, loop: int, goal: int | None) -> tuple[_Score, tuple[int, ...]] | None:
-        """The best path from a loop's header to its back edge, or (with a goal) to the end of that block."""
-        flow, header = self.flow, self.flow.loops[loop].header
-        children = flow.children(loop)
-        node_of = {b: ("loop", c) for c in children for b in flow.loops[c].blocks}
-        nodes: dict[tuple[str, int], int] = {}
-        for b in flow.loops[loop].blocks:
-            kind, at = node_of.get(b, ("block", b))
-            nodes[(kind, at)] = self.rank.get(flow.loops[at].header if kind == "loop" else b, -1)
-        best: dict[tuple[str, int], tuple[_Score, tuple[int, ...]]] = {}
-        for node in sorted(nodes, key=lambda n: -nodes[n]):
+    def _closes_open_loop(self, block: int, successor: int, visits: dict[int, int], open_loops: list[int]) -> bool:
+        """True for the ways that would go round an inner loop again although nothing says that it does."""
+        for inner in self.inner.values():
+            back = successor == inner.header and block in inner.blocks
+            again = block == inner.header and successor in inner.blocks and visits.get(block, 0) > 1
+            if back and any(s not in inner.blocks for s in self.flow.blocks[block].successors):
+                open_loops.append(inner.header)
+                return True
+            if again and any(s not in inner.blocks for s in self.flow.blocks[block].successors):
+                open_loops.append(inner.header)
+                return True
+        return False
+
+    def _leave(self, block: int) -> int | None:
+        """With no better way: any successor inside the loop."""
+        return next((s for s in self.flow.blocks[block].successors if s in self.loop.blocks), None)
+
+    def _value(self, block: int, successor: int) -> _Score:
+        if successor == self.loop.header:
+            return _NOTHING
+        return self.worth.get(successor, (-1, 0, 0, 0))
+
+    def _worth_from(self, scores: dict[int, _Score]) -> dict[int, _Score]:
+        """The best that can follow from the start of each block up to the back edge, every inner loop run once."""
+        worth: dict[int, _Score] = {}
+        order = _forward_order(self.flow, self.loop)[::-1]
+        # The way out of an inner loop may come later in this order than its latch: once more for every level.
+        levels = 1 + max((inner.depth for inner in self.inner.values()), default=self.loop.depth) - self.loop.depth
+        for block in order * levels:
             options = []
-            for body, source in self._ways_through(node, loop):
-                if goal is not None and source == goal:
-                    options.append(body)
-                    continue
-                for successor in flow.blocks[source].successors:
-                    if successor == header:
-                        if goal is None:
-                            options.append(body)
-                        continue
-                    following = node_of.get(successor, ("block", successor))
-                    if following in best and following != node:
-                        tail = best[following]
-                        options.append((_add(body[0], tail[0]), body[1] + tail[1]))
+            for successor in self.flow.blocks[block].successors:
+                if successor == self.loop.header:
+                    options.append(_NOTHING)
+                elif successor in self.inner and block in self.inner[successor].blocks:
+                    inner = self.inner[successor]  # back to its header, and out from there
+                    outs = [s for s in self.flow.blocks[inner.header].successors if s not in inner.blocks]
+                    options.extend(worth[s] for s in outs if s in worth)
+                    options.extend(_NOTHING for s in outs if s == self.loop.header)
+                elif successor in worth:
+                    options.append(worth[successor])
             if options:
-                best[node] = max(options, key=lambda option: option[0])
-        return best.get(node_of.get(header, ("block", header)))
-
-    def _ways_through(self, node: tuple[str, int], loop: int) -> list[tuple[tuple[_Score, tuple[int, ...]], int]]:
-        """Ways to pass a node: what is executed, and the block that it is left from."""
-        kind, at = node
-        if kind == "block":
-            block = self.flow.blocks[at]
-            return [((self.scores[at], tuple(range(block.first, block.end))), at)]
-        inner = self.flow.loops[at]
-        sources = [b for b in inner.blocks if any(s not in inner.blocks for s in self.flow.blocks[b].successors)]
-        cycle = self._best(at, None)
-        self.unknown_trips = True
-        ways = []
-        for source in sources:
-            last = self._best(at, source)
-            if last is None:
-                continue
-            rounds = 0 if source in inner.latches or cycle is None else 1
-            body = last if not rounds or cycle is None else (_add(cycle[0], last[0]), cycle[1] + last[1])
-            ways.append((body, source))
-        return ways
+                worth[block] = _add(scores[block], max(options))
+        return worth
 
 
-def _acyclic_order(flow: Flow) -> list[int]:
-    """Blocks in an order in which every edge but the back edges goes forward."""
+def _forward_order(flow: Flow, loop: Loop) -> list[int]:
+    """The blocks of a loop in an order in which every edge but the back edges goes forward."""
     done: list[int] = []
-    seen: set[int] = {0}
-    stack = [(0, iter(flow.blocks[0].successors))]
+    seen = {loop.header}
+    stack = [(loop.header, iter(flow.blocks[loop.header].successors))]
     while stack:
         block, successors = stack[-1]
-        following = next((s for s in successors if s not in seen), None)
+        following = next((s for s in successors if s not in seen and s in loop.blocks), None)
         if following is None:
             done.append(block)
             stack.pop()
@@ -210,12 +218,5 @@ def _acyclic_order(flow: Flow) -> list[int]:
     return done[::-1]
 
 
-def _sum(scores: Iterable[_Score]) -> _Score:
-    total: _Score = (0, 0, 0, 0)
-    for score in scores:
-        total = _add(total, score)
-    return total
-
-
 def _add(a: _Score, b: _Score) -> _Score:
-    return tuple(x + y for x, y in zip(a, b, strict=True))
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3])

@@ -126,6 +126,63 @@ __device__ __forceinline__ void ldg_double(Tile& tile, int count) {
     tile.compute((count - 1) & 1);
 }
 
+// The same, the loads issued before the barrier that the compute phase waits at: ptxas may sink a load below math that
+// does not need it, but not below a barrier.
+template <class Tile>
+__device__ __forceinline__ void ldg_pinned(Tile& tile, int count) {
+    tile.fetch(0);
+    tile.store(0);
+    if (1 < count) tile.fetch(1);
+    __syncthreads();
+    for (int t = 0; t + 1 < count; ++t) {
+        tile.compute(t & 1);
+        tile.store((t + 1) & 1);
+        if (t + 2 < count) tile.fetch(t + 2);
+        __syncthreads();
+    }
+    tile.compute((count - 1) & 1);
+}
+template <class Tile>
+__device__ __forceinline__ void ldg_bar(Tile& tile, int count) {
+    tile.fetch(0);
+    tile.store(0);
+    for (int t = 0; t + 1 < count; ++t) {
+        tile.fetch(t + 1);
+        __syncthreads();
+        tile.compute(t & 1);
+        tile.store((t + 1) & 1);
+    }
+    __syncthreads();
+    tile.compute((count - 1) & 1);
+}
+template <class Tile>
+__device__ __forceinline__ void ldg_unroll1(Tile& tile, int count) {
+    tile.fetch(0);
+    tile.store(0);
+    __syncthreads();
+#pragma unroll 1
+    for (int t = 0; t + 1 < count; ++t) {
+        tile.fetch(t + 1);
+        asm volatile("" ::: "memory");
+        tile.compute(t & 1);
+        asm volatile("" ::: "memory");
+        tile.store((t + 1) & 1);
+        __syncthreads();
+    }
+    tile.compute((count - 1) & 1);
+}
+template <class Tile>
+__device__ __forceinline__ void ldg_single_bar(Tile& tile, int count) {
+    tile.fetch(0);
+    for (int t = 0; t  < count; ++t) {
+        tile.store(0);
+        if (t + 1 < count) tile.fetch(t + 1);
+        __syncthreads();
+        tile.compute(0);
+        __syncthreads();
+    }
+}
+
 // The same with one buffer and two barriers.
 template <class Tile>
 __device__ __forceinline__ void ldg_single(Tile& tile, int count) {
@@ -183,6 +240,10 @@ ORDER(after_s2, 2, (copy_after<T, 2>(tile, N)))
 ORDER(after_s3, 3, (copy_after<T, 3>(tile, N)))
 ORDER(after_s4, 4, (copy_after<T, 4>(tile, N)))
 ORDER(ldg_double, 2, (ldg_double<T, 1>(tile, N)))
+ORDER(ldg_pinned, 2, ldg_pinned(tile, N))
+ORDER(ldg_bar, 2, ldg_bar(tile, N))
+ORDER(ldg_unroll1, 2, ldg_unroll1(tile, N))
+ORDER(ldg_single_bar, 1, ldg_single_bar(tile, N))
 ORDER(ldg_single, 1, ldg_single(tile, N))
 ORDER(ldg_consumed, 2, ldg_consumed(tile, N))
 #else
