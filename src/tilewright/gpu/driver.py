@@ -1,0 +1,166 @@
+"""The driver calls that cuda-core has no word for (copies, fills, attributes), each of them checked.
+
+An error is a ``DeviceError`` with the driver's own name for it. Faults of a kernel that ran are *sticky*: the context
+is lost, and every later call in this process fails too.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+TIMED_OUT = "TIMED_OUT"  # ours: a kernel that did not end in time
+DEADLINE_S = 60.0
+
+# CUDA Driver API, CUresult: the errors of which it says "This leaves the process in an inconsistent state and any
+# further CUDA work will return the same error. To continue using CUDA, the process must be terminated and relaunched."
+STICKY = frozenset(
+    f"CUDA_ERROR_{name}"
+    for name in (
+        "ILLEGAL_ADDRESS",
+        "LAUNCH_FAILED",
+        "LAUNCH_TIMEOUT",
+        "ILLEGAL_INSTRUCTION",
+        "MISALIGNED_ADDRESS",
+        "INVALID_ADDRESS_SPACE",
+        "INVALID_PC",
+        "HARDWARE_STACK_ERROR",
+        "ASSERT",
+        "ECC_UNCORRECTABLE",
+        "CONTAINED",
+        "TENSOR_MEMORY_LEAK",
+        "EXTERNAL_DEVICE",
+    )
+)
+
+
+class DeviceError(Exception):
+    """A driver call failed. Executors turn it into ``RunResult.error``, ``measure`` into a verdict.
+
+    Attributes:
+        name: ``CUDA_ERROR_ILLEGAL_ADDRESS``.
+        text: what the driver says about it.
+    """
+
+    def __init__(self, name: str, text: str = "") -> None:
+        super().__init__(name, text)
+        self.name, self.text = name, text
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.text}" if self.text else self.name
+
+    @property
+    def is_sticky(self) -> bool:
+        return self.name in STICKY or self.is_hung
+
+    @property
+    def is_hung(self) -> bool:
+        """The kernel still runs: freeing anything would wait for it, for ever."""
+        return self.name == TIMED_OUT
+
+
+def checked(result: tuple[Any, ...]) -> Any:
+    """The value of a call of cuda.bindings, which returns ``(code, value…)``; raises where the code is not success."""
+    code, *values = result
+    if int(code) != 0:
+        raise DeviceError(str(getattr(code, "name", code)), describe(code))
+    return values[0] if len(values) == 1 else tuple(values) or None
+
+
+def describe(code: Any) -> str:
+    """The driver's sentence about an error; "" where it has none."""
+    from cuda.bindings import driver
+
+    status, text = driver.cuGetErrorString(code)
+    return text.decode(errors="replace") if int(status) == 0 and text else ""
+
+
+@contextmanager
+def faults() -> Iterator[None]:
+    """Turn the exceptions of cuda-core into ``DeviceError``: they carry the driver's name in their text."""
+    try:
+        yield
+    except DeviceError:
+        raise
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "cuda":
+            raise  # a mistake of ours, not the device's
+        raise fault_of(error) from error
+
+
+def fault_of(error: Exception) -> DeviceError:
+    """The fault that an exception of cuda-core stands for."""
+    text = " ".join(str(error).split())
+    found = re.search(r"CUDA_ERROR_\w+", text)
+    name = found.group(0) if found else type(error).__name__
+    return DeviceError(name, text.replace(f"{name}:", "").strip())
+
+
+def to_device(pointer: int, array: Any, stream: Any) -> None:
+    """Copy a contiguous NumPy array to ``pointer``, in the order of the stream."""
+    from cuda.bindings import driver
+
+    if array.nbytes:
+        checked(driver.cuMemcpyHtoDAsync(pointer, array.ctypes.data, array.nbytes, stream))
+
+
+def to_host(array: Any, pointer: int, stream: Any) -> None:
+    """Copy ``array.nbytes`` bytes from ``pointer`` into a contiguous NumPy array, in the order of the stream."""
+    from cuda.bindings import driver
+
+    if array.nbytes:
+        checked(driver.cuMemcpyDtoHAsync(array.ctypes.data, pointer, array.nbytes, stream))
+
+
+def fill(pointer: int, value: int, count_bytes: int, stream: Any) -> None:
+    """Set bytes on the device, in the order of the stream."""
+    from cuda.bindings import driver
+
+    if count_bytes:
+        checked(driver.cuMemsetD8Async(pointer, value, count_bytes, stream))
+
+
+def allocate(count_bytes: int) -> int:
+    """The address of new device memory (aligned to 256 bytes, as cudaMalloc's)."""
+    from cuda.bindings import driver
+
+    return int(checked(driver.cuMemAlloc(count_bytes)))
+
+
+def release(pointer: int) -> None:
+    """Give device memory back. Errors are not reported: after a sticky fault there is nothing left to free."""
+    from cuda.bindings import driver
+
+    driver.cuMemFree(pointer)
+
+
+def synchronize(stream: Any, deadline_s: float = DEADLINE_S) -> None:
+    """Wait for a stream, and report what went wrong on it.
+
+    It asks instead of blocking, so that Ctrl-C works, and a kernel that waits for ever is given up.
+    """
+    from cuda.bindings import driver
+
+    begin = time.monotonic()
+    while True:
+        (code,) = driver.cuStreamQuery(stream)
+        if code != driver.CUresult.CUDA_ERROR_NOT_READY:
+            checked((code,))
+            return
+        waited_s = time.monotonic() - begin
+        if waited_s > deadline_s:
+            raise DeviceError(TIMED_OUT, f"the kernel did not end within {deadline_s:g} s: a deadlock?")
+        if waited_s > 0.002:
+            time.sleep(0.0001)  # short kernels are waited for without giving the core away
+
+
+def allow_shared_bytes(kernel: Any, count_bytes: int, device: int) -> None:
+    """Raise a kernel's limit of dynamic shared memory; beyond 48 KiB (static ones counted) launches fail without."""
+    from cuda.bindings import driver
+
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    handle = checked(driver.cuDeviceGet(device))
+    checked(driver.cuKernelSetAttribute(attribute, count_bytes, kernel, handle))

@@ -1,0 +1,147 @@
+"""An executor on the GPU, through cuda-core."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from tilewright.errors import EXIT_MISSING, TilewrightError
+from tilewright.gpu.buffers import DeviceArrays
+from tilewright.gpu.device import GpuInfo, arch_mismatch, find_gpu
+from tilewright.gpu.driver import DeviceError, allow_shared_bytes, faults, synchronize
+from tilewright.launch.bind import BoundLaunch, BoundScalar
+from tilewright.launch.executor import Program, RunResult
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class GpuExecutor:
+    """Runs launches on one GPU, each with fresh buffers between red zones.
+
+    A fault of a kernel (an illegal address) takes the context with it. It is reported as that run's error; every later
+    run then says that the context is gone, and why.
+
+    Raises:
+        TilewrightError: ``gpu/none`` (exit 3) where there is no GPU.
+    """
+
+    name: Literal["gpu"] = "gpu"
+
+    def __init__(self, info: GpuInfo | None = None) -> None:
+        info = info or find_gpu()
+        if info is None:
+            raise TilewrightError("gpu/none", "no GPU was found.", hint="nvidia-smi shows why.", exit_code=EXIT_MISSING)
+        from cuda.core import Device
+
+        self.info = info
+        self._kernels: dict[str, Any] = {}
+        self._codes: list[Any] = []  # the loaded cubins, which must outlive their kernels
+        self._dead: str | None = None
+        try:
+            with faults():
+                self.device = Device(info.index)
+                self.device.set_current()
+                self.stream = self.device.create_stream()
+        except DeviceError as fault:
+            raise TilewrightError(
+                "gpu/unusable", f"{info.name} cannot be used: {fault}.", exit_code=EXIT_MISSING
+            ) from None
+
+    @property
+    def arch(self) -> str:
+        return self.info.arch
+
+    @property
+    def stream_handle(self) -> Any:
+        return self.stream.handle
+
+    def run(self, program: Program, launch: BoundLaunch, arrays: Mapping[str, np.ndarray]) -> RunResult:
+        """Run a program once; see ``launch.executor.Executor``."""
+        error = self.unusable(program)
+        if error:
+            return RunResult({}, error=error)
+        try:
+            with DeviceArrays(self.stream_handle) as device_arrays:
+                device_arrays.upload(launch, arrays)
+                kernel = self.kernel(program, launch)
+                self.launch(kernel, launch, device_arrays)
+                synchronize(self.stream_handle)
+                hazards = device_arrays.stray_writes()
+                return RunResult(device_arrays.download(arrays), hazards)
+        except DeviceError as fault:
+            return RunResult({}, error=self.bury(fault))
+
+    def unusable(self, program: Program) -> str:
+        """Why ``program`` cannot be run here; "" where it can."""
+        if self._dead:
+            return f"the GPU's context is gone after an earlier fault ({self._dead}); start a new process"
+        return arch_mismatch(program.arch, self.arch)
+
+    def bury(self, fault: DeviceError) -> str:
+        """The text of a fault; a sticky one is remembered."""
+        if fault.is_sticky:
+            self._dead = fault.name
+        return str(fault)
+
+    def kernel(self, program: Program, launch: BoundLaunch) -> Any:
+        """The loaded kernel, allowed the launch's dynamic shared memory. Each cubin is loaded once."""
+        from cuda.core import ObjectCode
+
+        key = f"{hashlib.sha256(program.cubin).hexdigest()}/{program.kernel}"
+        if key not in self._kernels:
+            with faults():
+                code = ObjectCode.from_cubin(program.cubin)
+                self._kernels[key] = code.get_kernel(program.kernel)
+            self._codes.append(code)
+        kernel = self._kernels[key]
+        _check_parameters(kernel, launch)
+        if launch.shared_bytes:
+            try:
+                allow_shared_bytes(kernel.handle, launch.shared_bytes, self.info.index)
+            except DeviceError as fault:
+                most = self.info.smem_per_block_bytes
+                text = f"{launch.shared_bytes:,} dynamic bytes of shared memory; a block may have {most:,} in all"
+                raise DeviceError(fault.name, text) from None
+        return kernel
+
+    def launch(self, kernel: Any, launch: BoundLaunch, arrays: DeviceArrays) -> None:
+        """Put one launch on the stream."""
+        from cuda.core import LaunchConfig
+        from cuda.core import launch as cuda_launch
+
+        with faults():
+            config = LaunchConfig(grid=launch.grid, block=launch.block, shmem_size=launch.shared_bytes)
+            cuda_launch(self.stream, config, kernel, *kernel_arguments(launch, arrays.pointer))
+
+
+def kernel_arguments(launch: BoundLaunch, pointer: Any) -> list[np.generic]:
+    """The parameters as unsigned integers of their widths: a launch copies bytes and knows no types.
+
+    Args:
+        pointer: name of a buffer → its address.
+    """
+    import numpy as np
+
+    arguments: list[np.generic] = []
+    for arg in launch.arguments:
+        if isinstance(arg, BoundScalar):
+            raw = arg.raw()
+            arguments.append(np.frombuffer(raw, f"u{len(raw)}")[0])
+        else:
+            arguments.append(np.uint64(pointer(arg.owner) + arg.offset * arg.dtype.item_bytes))
+    return arguments
+
+
+def _check_parameters(kernel: Any, launch: BoundLaunch) -> None:
+    """Compare count and widths with what the cubin says: a wrong one would read past the arguments."""
+    try:
+        with faults():
+            need = [int(info[1]) for info in kernel.arguments_info]
+    except DeviceError:
+        return  # drivers before CUDA 12.4 do not tell
+    have = [arg.dtype.item_bytes if isinstance(arg, BoundScalar) else 8 for arg in launch.arguments]
+    if need != have:
+        text = f"the kernel takes parameters of {need} bytes, the sidecar gives {have}"
+        raise DeviceError("parameters do not fit", text)
