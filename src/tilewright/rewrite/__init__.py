@@ -1,1 +1,1 @@
-"""TODO room."""
+"""One module per variant: TiledKernel + stages → RewrittenSource (text and diff)."""

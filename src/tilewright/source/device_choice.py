@@ -11,28 +11,30 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tilewright.source.device_split import Item, Token
+from tilewright.source.device_split import Item, Token, words
 
-DEVICE_WORDS = frozenset(
-    "__global__ __device__ __constant__ __shared__ __managed__ __tile_global__ __grid_constant__".split()
-)
+DEVICE_WORDS = words("__global__ __device__ __constant__ __shared__ __managed__ __tile_global__ __grid_constant__")
 # A macro with one of these is part of a declaration: it must not be cut off as a statement of its own.
-ATTRIBUTE_WORDS = DEVICE_WORDS | frozenset(
-    "__host__ __launch_bounds__ __cluster_dims__ __forceinline__ __noinline__ __align__ alignas inline static extern "
-    "template constexpr namespace struct class".split()
+ATTRIBUTE_WORDS = DEVICE_WORDS | words(
+    """__host__ __launch_bounds__ __cluster_dims__ __forceinline__ __noinline__ __align__ alignas inline static extern
+    template constexpr namespace struct class"""
 )
 _CONSTANT_WORDS = frozenset(("constexpr", "consteval", "constinit"))
-_KNOWN_SCOPES = frozenset("std cuda nvcuda wmma cooperative_groups cg cub thrust nv experimental".split())
-_STD_DEVICE = frozenset(
+_KNOWN_SCOPES = words("std cuda nvcuda wmma cooperative_groups cg nv experimental")
+_STD_DEVICE = words(
     """size_t ptrdiff_t nullptr_t min max clamp swap move forward pair array numeric_limits integral_constant
     bool_constant true_type false_type enable_if enable_if_t conditional conditional_t void_t declval decay_t
-    initializer_list abs sqrt exp exp2 log log2 pow fma fabs floor ceil round isnan isinf fmax fmin tanh""".split()
+    initializer_list abs sqrt exp exp2 log log2 pow fma fabs floor ceil round isnan isinf fmax fmin tanh"""
 )
-_STD_HOST = frozenset(
+_STD_HOST = words(
     """vector string string_view map unordered_map set unordered_set list deque queue stack ostream istream iostream
     ofstream ifstream fstream stringstream ostringstream cout cerr clog endl thread mutex lock_guard unique_lock
     condition_variable future promise async function unique_ptr shared_ptr make_unique make_shared chrono random_device
-    mt19937 exception runtime_error logic_error invalid_argument filesystem to_string regex locale""".split()
+    mt19937 exception runtime_error logic_error invalid_argument filesystem to_string regex locale"""
+)
+# Type names ending in _t that need no declaration of the user's; any other one may come from a header that is missing.
+_KNOWN_TYPES = re.compile(
+    r"(?:u?int(?:_least|_fast)?(?:8|16|32|64|max|ptr)|size|ptrdiff|wchar|char\d+|cuda\w+|\w+_\w+)_t"
 )
 _HOST_WORD = re.compile(r"FILE|throw|try|catch|(?:cublas|cudnn|cusparse|cusolver|cufft|nccl|nvml|MPI_)\w*")
 
@@ -74,17 +76,17 @@ def macro_words(found: Sequence[Token]) -> dict[str, frozenset[str]]:
     macros: dict[str, frozenset[str]] = {}
     for token in found:
         if token.directive == "define":
-            words = re.findall(r"[A-Za-z_]\w*", token.text)
-            if len(words) > 1:
-                macros[words[1]] = macros.get(words[1], frozenset()) | frozenset(words[2:])
+            said = re.findall(r"[A-Za-z_]\w*", token.text)
+            if len(said) > 1:
+                macros[said[1]] = macros.get(said[1], frozenset()) | frozenset(said[2:])
     return macros
 
 
-def closed_over(words: frozenset[str], macros: Mapping[str, frozenset[str]]) -> frozenset[str]:
+def closed_over(seeds: frozenset[str], macros: Mapping[str, frozenset[str]]) -> frozenset[str]:
     """Macros whose bodies hold one of the words, directly or through other macros."""
     hits: frozenset[str] = frozenset()
     while True:
-        more = frozenset(name for name, body in macros.items() if body & (words | hits)) - hits
+        more = frozenset(name for name, body in macros.items() if body & (seeds | hits)) - hits
         if not more:
             return hits
         hits |= more
@@ -112,8 +114,8 @@ class Chooser:
             for item in _all_items(source.items):
                 self.own_names.update(item.names)
                 self.scopes.update(item.names if item.kind in ("scope", "type", "alias") else ())
-                words = [t.text for t in source.found[item.first : item.last]]
-                self.opened_std |= words == ["using", "namespace", "std"]
+                said = [t.text for t in source.found[item.first : item.last]]
+                self.opened_std |= said == ["using", "namespace", "std"]
         for file, source in self.sources.items():
             for item in source.items:
                 self._sort(file, item)
@@ -135,9 +137,9 @@ class Chooser:
         if item.kind == "unknown":
             self._stay(file, item)
         elif item.kind == "using_namespace":
-            root = next((w for w in head if w not in ("using", "namespace")), "")
-            if root not in self.scopes:
-                self._drop(file, item, f"using namespace {root}: not known here")
+            path = head[2:]
+            if not path or path[0] not in self.scopes or (path[0] == "std" and len(path) > 1):
+                self._drop(file, item, f"using namespace {'::'.join(path)}: not known here")
         elif item.kind == "type":
             self._sort_class(file, item, head)
         elif self.device_words.intersection(head):
@@ -155,10 +157,10 @@ class Chooser:
             self._maybe(file, item)
 
     def _sort_class(self, file: int, item: Item, head: Sequence[str]) -> None:
-        words = self._words(file, item.first, item.last)
-        for member in () if "virtual" in words else self._host_members(file, item):
+        said = self._words(file, item.first, item.last)
+        for member in () if "virtual" in said else self._host_members(file, item):
             self._drop(file, member, f"host member {item.names[0] if item.names else ''}::{''.join(member.names[:1])}")
-        if self.device_words.intersection(words) and not self.device_words.intersection(head):
+        if self.device_words.intersection(said) and not self.device_words.intersection(head):
             self._stay(file, item)
         else:
             self._maybe(file, item)
@@ -169,11 +171,11 @@ class Chooser:
             head = self._words(file, member.first, member.head)
             if member.kind == "type":
                 yield from self._host_members(file, member)
-            elif self.device_words.intersection(head) or self.constant_words.intersection(head):
                 continue
-            elif member.kind in ("function", "macro_call"):
-                yield member
-            elif member.kind == "prototype" and self._host_only(file, member.first, member.last):
+            if self.device_words.intersection(head) or self.constant_words.intersection(head):
+                continue
+            prototype = member.kind == "prototype" and self._host_only(file, member.first, member.last)
+            if prototype or member.kind in ("function", "macro_call"):
                 yield member
 
     def _stay(self, file: int, item: Item) -> None:
@@ -182,9 +184,9 @@ class Chooser:
     def _maybe(self, file: int, item: Item) -> None:
         ranges = list(self._kept_ranges(file, item))
         host_only = any(self._host_only(file, low, high) for low, high in ranges)
-        strange = any(self._strange_scope(file, low, high) for low, high in ranges)
-        words = frozenset(self._kept_words(file, item))
-        self.candidates.append(_Candidate(file, item, words, host_only, not (host_only or strange)))
+        strange = any(self._strange(file, low, high) for low, high in ranges)
+        said = frozenset(self._kept_words(file, item))
+        self.candidates.append(_Candidate(file, item, said, host_only, not (host_only or strange)))
 
     def _drop(self, file: int, item: Item, why: str) -> None:
         self.choice.dropped.setdefault(file, []).append((item, why))
@@ -217,22 +219,25 @@ class Chooser:
             if token.text == "std" and found[min(index + 1, last)].text == "::":
                 if found[min(index + 2, last)].text in _STD_HOST:
                     return True
-            elif _HOST_WORD.fullmatch(token.text):
-                return True
-            elif self.opened_std and token.text in _STD_HOST and found[index - 1].text not in (".", "->", "::"):
+                continue
+            bare = self.opened_std and token.text in _STD_HOST and found[index - 1].text not in (".", "->", "::")
+            if bare or _HOST_WORD.fullmatch(token.text):
                 return True
         return False
 
-    def _strange_scope(self, file: int, first: int, last: int) -> bool:
-        """Whether a stretch names something in a scope that none of the files declares: ``nlohmann::json``."""
+    def _strange(self, file: int, first: int, last: int) -> bool:
+        """Whether a stretch leans on a name that none of the files declares: ``nlohmann::json``, ``pid_t``."""
         found = self.sources[file].found
         for index in range(first, last):
-            token = found[index]
-            if token.kind != "word" or found[index + 1].text != "::" or found[index - 1].text == "::":
+            text, before, after = found[index].text, found[index - 1].text, found[index + 1].text
+            if found[index].kind != "word" or before in ("::", "typename", "class"):
                 continue
-            if token.text == "std" and found[min(index + 2, last)].text not in _STD_DEVICE:
-                return True
-            if token.text not in self.scopes and found[index - 1].text not in ("typename", "class"):
+            if after == "::":
+                if text not in self.scopes or (text == "std" and found[min(index + 2, last)].text not in _STD_DEVICE):
+                    return True
+            elif text not in self.own_names and (
+                before == "struct" or (text.endswith("_t") and not _KNOWN_TYPES.fullmatch(text))
+            ):
                 return True
         return False
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tilewright.source.device_split import words
+
 # The in-memory header that the compiler includes before the source, so that no line of the source moves.
 PRELUDE = "tilewright_prelude.h"
 
@@ -21,20 +23,22 @@ _CUDA_FILES = re.compile(
   | sm_\d\d_(?:intrinsics|atomic_functions)\.h(?:pp)? | (?:surface|texture)_indirect_functions\.h
     """
 )
-_C_NAMES = (
-    "assert complex ctype errno fenv float inttypes limits locale math setjmp signal stdalign stdarg stdbool stddef "
-    "stdint stdio stdlib string tgmath time uchar wchar wctype".split()
+_C_NAMES = words(
+    """assert complex ctype errno fenv float inttypes limits locale math setjmp signal stdalign stdarg stdbool stddef
+    stdint stdio stdlib string tgmath time uchar wchar wctype"""
 )
-_STANDARD = frozenset(
-    [f"{name}.h" for name in _C_NAMES]
-    + [f"c{name}" for name in _C_NAMES]
-    + """algorithm any array atomic barrier bit bitset charconv chrono codecvt compare complex concepts
+_STANDARD = (
+    {f"{name}.h" for name in _C_NAMES}
+    | {f"c{name}" for name in _C_NAMES}
+    | words(
+        """algorithm any array atomic barrier bit bitset charconv chrono codecvt compare complex concepts
     condition_variable coroutine deque exception execution expected filesystem format forward_list fstream functional
     future initializer_list iomanip ios iosfwd iostream istream iterator latch limits list locale map memory
     memory_resource mutex new numbers numeric optional ostream queue random ranges ratio regex scoped_allocator
     semaphore set shared_mutex source_location span sstream stack stdexcept stop_token streambuf string string_view
     strstream syncstream system_error thread tuple type_traits typeindex typeinfo unordered_map unordered_set utility
-    valarray variant vector version malloc.h memory.h unistd.h alloca.h strings.h""".split()
+    valarray variant vector version malloc.h memory.h unistd.h alloca.h strings.h"""
+    )
 )
 
 
@@ -46,9 +50,15 @@ def is_cuda_header(name: str) -> bool:
     return name.startswith(_CUDA_FOLDERS) or _CUDA_FILES.fullmatch(name) is not None
 
 
+def library_of(name: str) -> str:
+    """``thrust`` or ``cub`` for a header of theirs, else empty: mostly host code, and slow or refused where it is not."""
+    library = name.partition("/")[0]
+    return library if library in ("cub", "thrust") and library != name else ""
+
+
 def standard_headers() -> frozenset[str]:
     """The C and C++ library's headers: the prelude holds what device code needs of them."""
-    return _STANDARD
+    return frozenset(_STANDARD)
 
 
 def prelude(with_std: bool) -> str:

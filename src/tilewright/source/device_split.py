@@ -30,10 +30,17 @@ _DEAD = re.compile(r"#\s*if\s+(?:0|false)\s*(?://[^\n]*|/\*.*?\*/\s*)?$", re.DOT
 _CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|else|elif|elifdef|elifndef|endif)\b", re.MULTILINE)
 _KEYWORD = re.compile(r"#\s*(\w+)")
 _CLOSERS = {")": "(", "]": "[", "}": "{"}
+
+
+def words(text: str) -> frozenset[str]:
+    """A set of words, written as one text."""
+    return frozenset(text.split())
+
+
 # Words whose parentheses are no parameter list.
-ATTRIBUTES = frozenset(
-    "__launch_bounds__ __cluster_dims__ __block_size__ __maxnreg__ __align__ alignas __attribute__ __declspec "
-    "decltype noexcept explicit requires".split()
+ATTRIBUTES = words(
+    """__launch_bounds__ __cluster_dims__ __block_size__ __maxnreg__ __align__ alignas __attribute__ __declspec
+    decltype noexcept explicit requires"""
 )
 _CLASS_KEYS = frozenset(("class", "struct", "union", "enum"))
 
@@ -292,23 +299,23 @@ class _Declaration:
 
     def _simple(self, index: int) -> Item:
         """A declaration that ends with ``;``."""
-        words = self.words
-        if not words:
+        said = self.words
+        if not said:
             return self._item("unknown", index, index)
         if not self.opened and (not self.assigned or self.found[index - 2].text == ","):
-            self._declare(words[-1])
-        if words[0] == "static_assert":
+            self._declare(said[-1])
+        if said[0] == "static_assert":
             kind = "static_assert"
-        elif words[:2] == ["using", "namespace"]:
+        elif said[:2] == ["using", "namespace"]:
             kind = "using_namespace"
-        elif words[0] in ("using", "typedef", "namespace"):
+        elif said[0] in ("using", "typedef", "namespace"):
             kind = "alias"
             self.names += self._inner_names(index) if self.opened else []
         elif self.class_key and (self.body_of_class is not None or not (self.opened or self.assigned)):
             kind = "type"
             self._declare(self._class_name())
         elif self.opened and not self.assigned:
-            kind = "macro_call" if len(words) == 1 and not self.in_class else "prototype"
+            kind = "macro_call" if len(said) == 1 and not self.in_class else "prototype"
         else:
             kind = "variable"
         return self._item(kind, index, index)

@@ -13,15 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.source.device_choice import ATTRIBUTE_WORDS, Chooser, Source, closed_over, macro_words
-from tilewright.source.device_headers import PRELUDE, is_cuda_header, prelude, standard_headers, standard_stub
-from tilewright.source.device_split import Item, Token, split, tokens
+from tilewright.source.device_headers import (
+    PRELUDE,
+    is_cuda_header,
+    library_of,
+    prelude,
+    standard_headers,
+    standard_stub,
+)
+from tilewright.source.device_split import Item, Token, split, tokens, words
 
 __all__ = ["PRELUDE", "DeviceView", "device_view"]
 
 _INCLUDE = re.compile(r'#\s*include\s*(?:<([^>\n]+)>|"([^"\n]+)")')
 _WORD = re.compile(r"[A-Za-z_]\w*")
 # Directives inside a blanked declaration that must stay, for what follows depends on them.
-_LASTING = frozenset("if ifdef ifndef elif elifdef elifndef else endif define undef".split())
+_LASTING = words("if ifdef ifndef elif elifdef elifndef else endif define undef")
 
 
 @dataclass(frozen=True)
@@ -74,18 +81,22 @@ class _Reader:
         self.by_path: dict[Path, tuple[str, int]] = {}
         self.headers: dict[str, int | str] = {}  # name → file number, or the stand-in's text
         self.stubbed: list[str] = []
+        self.libraries: set[str] = set()
 
     def read(self, text: str, file: Path | None, keep: frozenset[str]) -> DeviceView:
         self._take(_File(_as_bytes(text), file, []))
         macros: dict[str, frozenset[str]] = {}
         for one in self.files:
-            for name, words in macro_words(one.found).items():
-                macros[name] = macros.get(name, frozenset()) | words
+            for name, body in macro_words(one.found).items():
+                macros[name] = macros.get(name, frozenset()) | body
         parts = ATTRIBUTE_WORDS | closed_over(ATTRIBUTE_WORDS, macros)
-        loose = frozenset(name for name, words in macros.items() if name not in parts and not words & parts)
+        loose = frozenset(name for name, body in macros.items() if name not in parts and not body & parts)
         sources = {n: Source(f.found, split(f.found, loose)) for n, f in enumerate(self.files) if f.whole}
         self._mark_fragments(sources)
         choice = Chooser({n: s for n, s in sources.items() if self.files[n].whole}, macros, keep).choose()
+        for name in sorted(self.libraries):
+            if library_of(name) not in choice.mentioned:
+                self._stub(name)
         views = {n: _blanked(f, choice.dropped.get(n, [])) for n, f in enumerate(self.files)}
         headers = [(PRELUDE, prelude(with_std="std" in choice.mentioned))]
         for name, content in self.headers.items():
@@ -108,6 +119,8 @@ class _Reader:
             elif name == "cuda.h":
                 self._stub("stdlib.h")
                 self._stub("stdint.h")
+            elif library_of(name):
+                self.libraries.add(name)
             elif not is_cuda_header(name):
                 self._stub(name)
         return number

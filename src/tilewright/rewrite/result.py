@@ -1,0 +1,48 @@
+"""What a rewrite yields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+VariantName = Literal["ldg", "ldg_single", "cp_async"]
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What may be added where the compiler undid the overlap, in the order of SPEC step 7.
+
+    Attributes:
+        unroll_one: ``#pragma unroll 1`` on the K-loop.
+        restore_unroll: ``#pragma unroll`` on the constant loops of the compute phase.
+        fence: a compiler fence behind the issue of the next tile's loads.
+    """
+
+    unroll_one: bool = False
+    restore_unroll: bool = False
+    fence: bool = False
+
+    def text(self) -> str:
+        words = [("#pragma unroll on the compute phase", self.restore_unroll),
+                 ("#pragma unroll 1 on the K-loop", self.unroll_one), ("a compiler fence", self.fence)]  # fmt: skip
+        return ", ".join(w for w, on in words if on)
+
+
+@dataclass(frozen=True)
+class RewrittenSource:
+    """A variant's source.
+
+    Attributes:
+        text: the whole file. diff: unified, against the input.
+        barriers_per_tile: barriers that a thread passes per tile in the steady state.
+        dynamic_bytes: dynamic shared memory that the launch has to ask for; 0 where the ring is static.
+    """
+
+    variant: VariantName
+    stages: int
+    text: str
+    diff: str
+    barriers_per_tile: int
+    dynamic_bytes: int = 0
+    remedy: Remedy = field(default_factory=Remedy)
+    assumptions: tuple[str, ...] = ()

@@ -1,0 +1,66 @@
+"""Sizes of the C and CUDA types that tiles are made of."""
+
+from __future__ import annotations
+
+import re
+
+# CUDA C++ Programming Guide, "Built-in Vector Types"; the scalar sizes are those of the LP64 device ABI.
+_SCALARS: dict[str, int] = {
+    "bool": 1, "char": 1, "signed char": 1, "unsigned char": 1, "int8_t": 1, "uint8_t": 1, "uchar": 1,
+    "__nv_fp8_e4m3": 1, "__nv_fp8_e5m2": 1, "std::int8_t": 1, "std::uint8_t": 1,
+    "short": 2, "unsigned short": 2, "int16_t": 2, "uint16_t": 2, "ushort": 2, "half": 2, "__half": 2,
+    "__nv_bfloat16": 2, "nv_bfloat16": 2, "bf16": 2,
+    "int": 4, "unsigned": 4, "unsigned int": 4, "int32_t": 4, "uint32_t": 4, "uint": 4, "float": 4,
+    "half2": 4, "__half2": 4, "__nv_bfloat162": 4, "nv_bfloat162": 4,
+    "long": 8, "unsigned long": 8, "long long": 8, "unsigned long long": 8, "long int": 8, "int64_t": 8,
+    "uint64_t": 8, "size_t": 8, "std::size_t": 8, "double": 8, "ptrdiff_t": 8,
+}  # fmt: skip
+_VECTOR_BASES = {"char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "float": 4, "long": 8,
+                 "ulong": 8, "longlong": 8, "ulonglong": 8, "double": 8}  # fmt: skip
+_VECTOR = re.compile(r"^([a-z]+?)([1234])$")
+_QUALIFIERS = re.compile(r"\b(?:const|volatile|constexpr|static|register|__restrict__|__restrict|extern|__shared__)\b")
+LANES = ("x", "y", "z", "w")
+_INTEGERS = frozenset(
+    k for k in _SCALARS if k not in {"float", "double", "half", "__half", "half2", "__half2"} and "bf" not in k
+    and "fp8" not in k
+)  # fmt: skip
+_UNSIGNED = re.compile(r"^(?:unsigned|uint|uchar|ushort|size_t|std::size_t|std::uint)")
+
+
+def plain(type_text: str) -> str:
+    """The type without qualifiers and with single spaces: ``const signed  char`` → ``signed char``."""
+    return " ".join(_QUALIFIERS.sub(" ", type_text).split())
+
+
+def size_of(type_text: str, aliases: dict[str, str] | None = None) -> int | None:
+    """Bytes of a scalar or built-in vector type, through the file's aliases; None when unknown."""
+    name = resolve(type_text, aliases)
+    if name in _SCALARS:
+        return _SCALARS[name]
+    m = _VECTOR.match(name)
+    if m and m[1] in _VECTOR_BASES:
+        return _VECTOR_BASES[m[1]] * int(m[2])
+    return None
+
+
+def resolve(type_text: str, aliases: dict[str, str] | None = None) -> str:
+    """Follow ``using`` and ``typedef`` to the built-in name."""
+    name, seen = plain(type_text), set()
+    while aliases and name in aliases and name not in seen:
+        seen.add(name)
+        name = plain(aliases[name])
+    return name
+
+
+def vector_lanes(type_text: str) -> int | None:
+    """Lanes of a built-in vector type: 4 for ``float4``; None for anything else."""
+    m = _VECTOR.match(plain(type_text))
+    return int(m[2]) if m and m[1] in _VECTOR_BASES else None
+
+
+def is_integer(type_text: str, aliases: dict[str, str] | None = None) -> bool:
+    return resolve(type_text, aliases) in _INTEGERS
+
+
+def is_unsigned(type_text: str, aliases: dict[str, str] | None = None) -> bool:
+    return bool(_UNSIGNED.match(resolve(type_text, aliases)))

@@ -1,0 +1,241 @@
+"""What reading a source yields: a :class:`TiledKernel`, or a :class:`Refusal` that says why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tilewright.source import ir
+
+RefusalCode = Literal[
+    "no_k_loop", "already_pipelined", "baseline_race", "loop_carried_global", "loop_carried_shared", "may_alias",
+    "unsupported_width", "converts_type", "not_contiguous", "misaligned", "budget_exceeded", "needs_arch",
+    "divergent_barrier", "not_understood",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A reason, with a code and a source line, why a rewrite is not made. A value, not an exception."""
+
+    code: RefusalCode
+    message: str
+    line: int | None = None
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class SharedArray:
+    """A ``__shared__`` array.
+
+    Attributes:
+        dims: elements per dimension, outermost first, padding included.
+        alignment: the text of its ``__align__``, or "".
+        declaration: span of the whole declaration statement; ``alone`` when it declares nothing else.
+    """
+
+    symbol: int
+    name: str
+    type_text: str
+    element_bytes: int
+    dims: tuple[int, ...]
+    alignment: str
+    declaration: ir.Span
+    alone: bool
+    line: int
+
+    @property
+    def elements(self) -> int:
+        out = 1
+        for d in self.dims:
+            out *= d
+        return out
+
+    @property
+    def total_bytes(self) -> int:
+        return self.elements * self.element_bytes
+
+
+# -- the load phase, statement by statement ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pure:
+    """Locals computed from indices only: they can be computed again anywhere."""
+
+    stmt: ir.Declare
+
+
+@dataclass(frozen=True)
+class Bump:
+    """``A += BK``: moves with the load stream."""
+
+    stmt: ir.Do
+    symbol: int
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """``float4 tmp = <global>;``: a register that later statements of the load phase store."""
+
+    stmt: ir.Declare
+    symbol: ir.Symbol
+    source: ir.Expr
+    guard: ir.Expr | None
+    fill: ir.Expr | None
+    width_bytes: int
+
+
+@dataclass(frozen=True)
+class Copy:
+    """``S[…] = <global>;`` with its guard and fill.
+
+    Attributes:
+        array: symbol of the staged array.
+        target: the lvalue stored to. source: the global lvalue read.
+        guard, fill: ``guard ? source : fill``; None where every element is copied.
+        width_bytes: bytes of one such copy. type_text: the type that is moved.
+        inverted: the source is read where the guard is false.
+        converts: the value changes its type (or more) on the way; ``source`` is then the whole value.
+    """
+
+    stmt: ir.Stmt
+    array: int
+    target: ir.Expr
+    source: ir.Expr
+    guard: ir.Expr | None
+    fill: ir.Expr | None
+    type_text: str
+    width_bytes: int
+    inverted: bool = False
+    converts: bool = False
+
+
+@dataclass(frozen=True)
+class LaneStore:
+    """``S[…] = tmp.x;``: one lane of a fetched register (or all of it, ``lane`` None)."""
+
+    stmt: ir.Do
+    array: int
+    target: ir.Expr
+    fetched: int
+    lane: str | None
+    width_bytes: int
+
+
+@dataclass(frozen=True)
+class Widening:
+    """What allows a loop over elements to become a loop over 16-byte vectors.
+
+    ``guard_last`` gives, for every comparison of the guard, how far its left side moves from the first to the last
+    element of a vector: (span of the comparison's left side, elements).
+    """
+
+    elements: int
+    guard_last: tuple[tuple[ir.Span, int], ...]
+
+
+@dataclass(frozen=True)
+class CopyLoop:
+    """``for (i = first; i < bound; i += stride) { … }`` around copies.
+
+    Attributes:
+        first_value, bound_value, stride_value: where they are constants.
+        trips: the most trips a thread makes; None where that is not a constant.
+        widening: proof that 16-byte copies move the same bytes, or the refusal; None where nothing asks for it.
+    """
+
+    stmt: ir.For
+    var: ir.Symbol
+    first: ir.Expr
+    bound: ir.Expr
+    stride: ir.Expr
+    first_value: int | None
+    bound_value: int | None
+    stride_value: int | None
+    body: tuple[LoadItem, ...]
+    trips: int | None = None
+    widening: Widening | Refusal | None = None
+
+
+LoadItem = Pure | Bump | Fetch | Copy | LaneStore | CopyLoop
+
+
+@dataclass(frozen=True)
+class KLoop:
+    """The K-loop ``for (T k = first; k < bound; k += step)``.
+
+    ``insert_at`` is where code may be put before it: in front of its pragma, if it has one.
+    """
+
+    stmt: ir.For
+    var: ir.Symbol
+    first: ir.Expr
+    bound: ir.Expr
+    step: ir.Expr
+    step_value: int | None
+    insert_at: int
+    body: ir.Span
+    first_barrier: ir.Span
+    second_barrier: ir.Span
+    compute: tuple[ir.Stmt, ...]
+    bumps_after: tuple[Bump, ...]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Tile sizes in elements (None where meaningless), threads a block, the element type of each staged array."""
+
+    bm: int | None
+    bn: int | None
+    bk: int | None
+    dims: dict[str, tuple[int, ...]]
+    threads: int | None
+    elements: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A C++ constant expression that must hold.
+
+    Attributes:
+        at: the statement whose scope it is read in; ``wrap`` puts both into braces, else it follows the statement.
+    """
+
+    tag: str
+    condition: str
+    at: ir.Span
+    wrap: bool
+    line: int
+
+
+@dataclass(frozen=True)
+class TiledKernel:
+    """A kernel whose K-loop is understood.
+
+    Attributes:
+        text: the source bytes that every span points into.
+        staged: the shared arrays that the load phase fills.
+        elsewhere: line where a staged array is used outside the K-loop; None where it is not.
+        assumptions: facts taken for granted, for the receipt.
+        probes: facts that this reading rests on; the compiler confirms each of them.
+    """
+
+    text: bytes
+    file: str
+    name: str
+    line: int
+    params: tuple[tuple[str, str], ...]
+    constants: dict[str, int]
+    symbols: dict[int, ir.Symbol]
+    shared: tuple[SharedArray, ...]
+    staged: tuple[SharedArray, ...]
+    loop: KLoop
+    loads: tuple[LoadItem, ...]
+    load_span: ir.Span
+    compute_span: ir.Span
+    tile: Tile
+    elsewhere: int | None
+    lines: dict[str, tuple[int, int]]
+    assumptions: tuple[str, ...]
+    probes: tuple[Probe, ...]

@@ -1,0 +1,99 @@
+"""What the text says before it is a tree: comments, macros, and spots that the grammar trips over."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_COMMENT_OR_STRING = re.compile(
+    rb'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
+)
+_PRAGMA = re.compile(rb"^[ \t]*#[ \t]*pragma\b(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
+_ALIGN = re.compile(rb"\b(?:__align__|alignas)\s*\(((?:[^()]|\([^()]*\))*)\)")
+_INLINE_PRAGMA = re.compile(rb'\b_Pragma\s*\(\s*"(?:\\.|[^"\\])*"\s*\)')
+_FORCE_INLINE = re.compile(rb"\b(?:__forceinline__|__noinline__|__grid_constant__)\b")
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^)]*)\))?[ \t]*((?:[^\n\\]|\\\r?\n|\\.)*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Macro:
+    """A ``#define``; ``params`` is None for an object-like one."""
+
+    name: str
+    params: tuple[str, ...] | None
+    body: str
+    start: int
+
+
+@dataclass(frozen=True)
+class Masked:
+    """The source with the spots blanked that the grammar cannot read; offsets are unchanged.
+
+    Attributes:
+        alignments: byte offset → the text inside ``__align__(…)``.
+        pragmas: byte offset of the ``#`` line start → its text.
+    """
+
+    text: bytes
+    alignments: tuple[tuple[int, str], ...]
+    pragmas: tuple[tuple[int, str], ...]
+
+
+def _blank(match: re.Match[bytes]) -> bytes:
+    return re.sub(rb"[^\n]", b" ", match[0])
+
+
+def without_comments(text: bytes) -> bytes:
+    """Comments blanked, strings kept, offsets and lines unchanged."""
+    return _COMMENT_OR_STRING.sub(lambda m: _blank(m) if m[0].startswith(b"/") else m[0], text)
+
+
+def mask(text: bytes) -> Masked:
+    """Blank pragmas and alignment attributes, which the CUDA grammar misreads in the middle of statements."""
+    bare = _COMMENT_OR_STRING.sub(_blank, text)
+    spots: list[tuple[int, int]] = []
+    alignments, pragmas = [], []
+    for m in _PRAGMA.finditer(bare):
+        spots.append(m.span())
+        pragmas.append((m.start(), text[m.start() : m.end()].decode(errors="replace").strip()))
+    for m in _ALIGN.finditer(bare):
+        spots.append(m.span())
+        alignments.append((m.start(), m[1].decode(errors="replace").strip()))
+    for pattern in (_FORCE_INLINE, _INLINE_PRAGMA):
+        spots.extend(m.span() for m in pattern.finditer(bare if pattern is _FORCE_INLINE else text))
+    out = bytearray(text)
+    for start, end in spots:
+        out[start:end] = re.sub(rb"[^\n]", b" ", text[start:end])
+    return Masked(bytes(out), tuple(alignments), tuple(pragmas))
+
+
+def macros(text: bytes) -> dict[str, Macro]:
+    """Every ``#define`` of the file; of several with one name the last wins, as it does at the kernel."""
+    bare = without_comments(text).decode(errors="replace")
+    found: dict[str, Macro] = {}
+    for m in _DEFINE.finditer(bare):
+        params = tuple(p.strip() for p in m[3].split(",") if p.strip()) if m[2] is not None else None
+        body = re.sub(r"\\\r?\n", " ", m[4]).strip()
+        found[m[1]] = Macro(m[1], params, body, m.start())
+    return found
+
+
+def expand(macro: Macro, args: tuple[str, ...]) -> str | None:
+    """The macro's body with its parameters replaced; None where it pastes or stringises, or the count is off."""
+    if macro.params is None:
+        return macro.body
+    if len(args) != len(macro.params) or "#" in macro.body or any("..." in p for p in macro.params):
+        return None
+    values = dict(zip(macro.params, args, strict=True))
+    return re.sub(r"\b[A-Za-z_]\w*\b", lambda m: values.get(m[0], m[0]), macro.body)
+
+
+def line_of(text: bytes, offset: int) -> int:
+    """1-based line of a byte offset."""
+    return text.count(b"\n", 0, offset) + 1
+
+
+def identifiers(text: bytes) -> frozenset[str]:
+    """Every identifier in the code, to keep new names apart from."""
+    bare = _COMMENT_OR_STRING.sub(_blank, text)
+    return frozenset(x.decode() for x in re.findall(rb"[A-Za-z_]\w*", bare))

@@ -1,0 +1,309 @@
+"""A ``.cu`` file → its kernels, constants and device functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilewright.errors import TilewrightError
+from tilewright.source import ir, lexical
+from tilewright.source.constants import Constants
+from tilewright.source.effects import Collector, DeviceFunction, Effects, Parameter
+from tilewright.source.parse import KernelConverter, make_parser, text
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+
+@dataclass(frozen=True)
+class TemplateParameter:
+    """``int BM`` (kind ``value``) or ``typename T`` (kind ``type``), with the text of its default or ""."""
+
+    name: str
+    kind: str
+    default: str
+
+
+@dataclass(frozen=True)
+class KernelFunction:
+    """One ``__global__`` function with a body.
+
+    Attributes:
+        params: (name, type text) in order.
+        launch_bounds: the text of its arguments, or "".
+        launches: the text of every ``name<…><<<…>>>`` of the file.
+    """
+
+    name: str
+    line: int
+    template: tuple[TemplateParameter, ...]
+    params: tuple[tuple[str, str], ...]
+    launch_bounds: str
+    span: ir.Span
+    body: ir.Span
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """A file, read: its text, kernels, macros and type aliases."""
+
+    file: str
+    text: bytes
+    kernels: tuple[KernelFunction, ...]
+    macros: dict[str, lexical.Macro]
+    aliases: dict[str, str]
+    alignments: tuple[tuple[int, str], ...]
+    pragmas: tuple[tuple[int, str], ...]
+
+    def line(self, offset: int) -> int:
+        return lexical.line_of(self.text, offset)
+
+    def kernel(self, name: str | None) -> KernelFunction:
+        """The kernel of that name, or the only one.
+
+        Raises:
+            TilewrightError: ``source/no_kernel``, ``source/unknown_kernel``, ``source/several_kernels``.
+        """
+        names = [k.name for k in self.kernels]
+        if not names:
+            raise TilewrightError(
+                "source/no_kernel", "The file holds no __global__ function with a body.", {"file": self.file},
+                "Name the .cu file that defines the kernel.",
+            )  # fmt: skip
+        if name is None:
+            if len(names) > 1:
+                raise TilewrightError(
+                    "source/several_kernels", f"The file holds {len(names)} kernels: {', '.join(names)}.",
+                    {"file": self.file}, f"Name one: --kernel {names[0]}.",
+                )  # fmt: skip
+            return self.kernels[0]
+        for kernel in self.kernels:
+            if kernel.name == name:
+                return kernel
+        raise TilewrightError(
+            "source/unknown_kernel", f"The file holds no kernel {name!r}; it holds {', '.join(names)}.",
+            {"file": self.file}, "Check --kernel and the sidecar's `kernel`.",
+        )  # fmt: skip
+
+
+def read_source(raw: bytes, file: str) -> KernelSource:
+    """Find the kernels of a file.
+
+    Raises:
+        TilewrightError: ``source/not_text`` for binary files.
+    """
+    if b"\0" in raw[:65536]:
+        raise TilewrightError("source/not_text", "The file is binary, not CUDA C++ text.", {"file": file},
+                              "Name a .cu file; a .cubin goes to `tilewright prove`.")  # fmt: skip
+    try:
+        raw.decode()
+    except UnicodeDecodeError as e:
+        raise TilewrightError("source/not_text", f"The file is not UTF-8 text (byte {e.start}).", {"file": file},
+                              "Save it as UTF-8.") from None  # fmt: skip
+    masked = lexical.mask(raw)
+    root = make_parser().parse(masked.text).root_node
+    kernels: list[KernelFunction] = []
+    for node in _functions(root):
+        if _is(node, "__global__"):
+            kernels.append(_kernel(node, raw))
+    unique = {k.span.start: k for k in kernels}
+    return KernelSource(file, raw, tuple(unique.values()), lexical.macros(raw), _aliases(root),
+                        masked.alignments, masked.pragmas)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OpenKernel:
+    """A kernel's body as a tree, with what is needed to reason about it."""
+
+    source: KernelSource
+    function: KernelFunction
+    params: tuple[ir.Symbol, ...]
+    body: ir.Block
+    symbols: dict[int, ir.Symbol]
+    constants: Constants
+    functions: dict[str, DeviceFunction]
+    errors: tuple[ir.Span, ...]
+
+
+def open_kernel(source: KernelSource, function: KernelFunction, values: Mapping[str, int]) -> OpenKernel:
+    """Parse a kernel's body. ``values``: template arguments and ``-D`` definitions that are integers."""
+    parser = make_parser()
+    macros = {n: m for n, m in source.macros.items() if n not in values}
+    root = parser.parse(lexical.mask(source.text).text).root_node
+    nodes = {n.start_byte: n for n in _functions(root)}
+    converter = KernelConverter(parser, macros)
+    parsed = converter.convert(nodes[function.span.start])
+    constants = Constants(values, _file_constants(root, parser, macros), parsed.symbols, source.aliases)
+    functions = _device_functions(list(nodes.values()), parser, macros)
+    return OpenKernel(source, function, parsed.params, parsed.body, parsed.symbols, constants, functions, parsed.errors)
+
+
+# -- walking the file's tree ---------------------------------------------------------------------------
+
+
+def _functions(root: Node) -> list[Node]:
+    """Every function definition with a body, at any nesting outside other functions."""
+    found: list[Node] = []
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.type == "function_definition" and node.child_by_field_name("body") is not None:
+            found.append(node)
+        else:
+            stack.extend(reversed(node.children))
+    return sorted(found, key=lambda n: n.start_byte)
+
+
+def _is(node: Node, qualifier: str) -> bool:
+    body = node.child_by_field_name("body")
+    head = (node.text or b"")[: (body.start_byte if body is not None else node.end_byte) - node.start_byte]
+    return qualifier.encode() in head
+
+
+def _declarator(node: Node) -> Node | None:
+    declarator = node.child_by_field_name("declarator")
+    while declarator is not None and declarator.type != "function_declarator":
+        declarator = declarator.child_by_field_name("declarator")
+    return declarator
+
+
+def _name(node: Node) -> str:
+    declarator = _declarator(node)
+    name = declarator.child_by_field_name("declarator") if declarator is not None else None
+    return text(name).split("::")[-1] if name is not None else "?"
+
+
+def _kernel(node: Node, raw: bytes) -> KernelFunction:
+    body = node.child_by_field_name("body")
+    assert body is not None
+    template: tuple[TemplateParameter, ...] = ()
+    start = node
+    if node.parent is not None and node.parent.type == "template_declaration":
+        start = node.parent
+        plist = node.parent.child_by_field_name("parameters")
+        template = tuple(_template_parameter(p) for p in plist.named_children if p.type != "comment") if plist else ()
+    params: list[tuple[str, str]] = []
+    declarator = _declarator(node)
+    plist = declarator.child_by_field_name("parameters") if declarator is not None else None
+    for p in plist.named_children if plist is not None else ():
+        if p.type in ("parameter_declaration", "optional_parameter_declaration"):
+            params.append(_parameter(p))
+    bounds = next((c for c in node.children if c.type == "launch_bounds"), None)
+    inside = re.search(r"\((.*)\)", text(bounds), re.DOTALL) if bounds is not None else None
+    return KernelFunction(
+        _name(node), lexical.line_of(raw, node.start_byte), template, tuple(params), inside[1].strip() if inside else "",
+        ir.Span(node.start_byte, node.end_byte), ir.Span(body.start_byte, body.end_byte),
+    )  # fmt: skip
+
+
+def _parameter(node: Node) -> tuple[str, str]:
+    """(name, type with its stars) of a parameter."""
+    declarator = node.child_by_field_name("declarator")
+    whole = text(node)
+    if declarator is None:
+        return "", whole
+    inner: Node | None = declarator
+    while inner is not None and inner.type != "identifier":
+        nxt = inner.child_by_field_name("declarator")
+        inner = nxt or next((c for c in inner.named_children if c.type == "identifier" or "declarator" in c.type), None)
+    name = text(inner) if inner is not None else ""
+    head = whole[: declarator.start_byte - node.start_byte] + text(declarator)
+    kind = re.sub(rf"\b{re.escape(name)}\b(?=[^\w]*$|\[)", "", head) if name else head
+    return name, " ".join(re.sub(r"\b__restrict__\b|\b__restrict\b", "", kind).split())
+
+
+def _template_parameter(node: Node) -> TemplateParameter:
+    default = node.child_by_field_name("default_value") or node.child_by_field_name("default_type")
+    kind = "type" if "type_parameter" in node.type else "value"
+    declarator = node.child_by_field_name("declarator") or node.child_by_field_name("name")
+    if declarator is None:
+        declarator = next((c for c in node.named_children if "identifier" in c.type), None)
+    return TemplateParameter(text(declarator) if declarator is not None else "?", kind,
+                             text(default) if default is not None else "")  # fmt: skip
+
+
+def _aliases(root: Node) -> dict[str, str]:
+    out: dict[str, str] = {}
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.type == "alias_declaration":
+            name, kind = node.child_by_field_name("name"), node.child_by_field_name("type")
+            if name is not None and kind is not None:
+                out[text(name)] = text(kind)
+        elif node.type == "type_definition":
+            kind = node.child_by_field_name("type")
+            for declarator in node.children_by_field_name("declarator"):
+                if kind is not None and declarator.type == "type_identifier":
+                    out[text(declarator)] = text(kind)
+        stack.extend(node.children)
+    return out
+
+
+def _file_constants(root: Node, parser: Parser, macros: dict[str, lexical.Macro]) -> dict[str, ir.Expr]:
+    """Initialisers of ``constexpr``/``const`` variables outside functions, of enumerators and of plain macros."""
+    converter = KernelConverter(parser, macros)
+    out: dict[str, ir.Expr] = {}
+    for macro in macros.values():
+        if macro.params is None and macro.body:
+            tree = parser.parse(f"int tilewright_v = {macro.body}\n;".encode()).root_node
+            for symbol in _constants_in(tree, converter) if not tree.has_error else ():
+                out[macro.name] = symbol[1]
+    out.update(_constants_in(root, converter))
+    return out
+
+
+def _constants_in(root: Node, converter: KernelConverter) -> list[tuple[str, ir.Expr]]:
+    found: list[tuple[str, ir.Expr]] = []
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.type in ("function_definition", "lambda_expression"):
+            continue
+        if node.type == "declaration":
+            stmt = converter.statement(node)
+            if isinstance(stmt, ir.Declare):
+                found.extend((s.name, s.init) for s in stmt.symbols if s.init is not None and not s.pointers and not s.dims)
+        elif node.type == "enumerator":
+            name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+            if name is not None and value is not None:
+                found.append((text(name), converter.expression(value)))
+        else:
+            stack.extend(node.children)
+    return found
+
+
+def _device_functions(nodes: list[Node], parser: Parser, macros: dict[str, lexical.Macro]) -> dict[str, DeviceFunction]:
+    """The ``__device__`` functions of the file with their effects; callees first, recursion counts as unknown."""
+    by_name = {_name(n): n for n in nodes if _is(n, "__device__") or _is(n, "constexpr")}
+    done: dict[str, DeviceFunction] = {}
+    for _ in range(len(by_name)):  # each round settles the functions whose callees are settled
+        for name, node in by_name.items():
+            parsed = KernelConverter(parser, macros).convert(node)
+            calls = {c.callee for c in ir.walk(parsed.body) if isinstance(c, ir.Call)}
+            if name in done or any(c in by_name and c not in done for c in calls):
+                continue
+            effects = Collector(parsed.symbols, done).collect(parsed.body.body)
+            effects.unknown.extend(("a syntax error", e) for e in parsed.errors)
+            done[name] = DeviceFunction(name, tuple(_passing(p) for p in parsed.params), _outside(effects, parsed.params))
+        if len(done) == len(by_name):
+            break
+    return done
+
+
+def _passing(symbol: ir.Symbol) -> Parameter:
+    const = "const" in symbol.type_text.split()
+    if symbol.reference or (symbol.dims and not symbol.pointers):
+        return Parameter("reference" if symbol.reference else "pointer", const)
+    return Parameter("pointer" if symbol.pointers else "value", const)
+
+
+def _outside(effects: Effects, params: tuple[ir.Symbol, ...]) -> Effects:
+    """The effects a caller sees: a store through a const parameter counts as a store to anywhere."""
+    by_id = {p.id: p for p in params}
+    effects.stores = [
+        (None if s is None or s not in by_id or _passing(by_id[s]).const else s, span) for s, span in effects.stores
+    ]
+    return effects
