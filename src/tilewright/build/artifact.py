@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 # Part of every key: raise it when the options that are always passed, or an entry's fields, change.
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)

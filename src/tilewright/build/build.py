@@ -16,6 +16,8 @@ __all__ = ["build", "toolchain"]
 # NVRTC puts the working folder before a relative name and looks there for quoted headers, so sources get an
 # absolute name in a folder that exists on no machine.
 VIRTUAL_ROOT = "/tilewright/"
+# What line information says in place of the folder of CUDA's headers.
+CUDA_ROOT = "/cuda/"
 NAME_MAP = "__nv_name_map"
 
 
@@ -74,13 +76,29 @@ def _prelude_options(request: BuildRequest) -> list[str]:
 
 
 def _outcome(request: BuildRequest, compiled: Compiled, key: str, here: str) -> Artifact | CompileFailure:
-    log = compiled.log.replace(VIRTUAL_ROOT, "")
+    log = _without_folders(compiled.log, "").replace(VIRTUAL_ROOT, "")
     if compiled.cubin is None:
         return _failure(request, log)
     figures = resources(log, compiled.lowered)
     if figures is None:
         return CompileFailure(f"{request.kernel} is not a __global__ function.", None, request.name, log)
-    return Artifact(key, request.arch, compiled.lowered, compiled.cubin, compiled.ptx, figures, log, here)
+    ptx = _without_folders(compiled.ptx, CUDA_ROOT)
+    return Artifact(key, request.arch, compiled.lowered, _masked(compiled.cubin), ptx, figures, log, here)
+
+
+def _without_folders(text: str, root: str) -> str:
+    """A text in which CUDA's headers lie under ``root`` and not in a folder of this machine."""
+    for folder in include_folders():
+        text = text.replace(f"{folder}/", root)
+    return text
+
+
+def _masked(cubin: bytes) -> bytes:
+    """A cubin whose line information names no folder of this machine. The length stays: the file holds offsets."""
+    for folder in include_folders():
+        path = str(folder).encode()
+        cubin = cubin.replace(path, CUDA_ROOT[:-1].encode().rjust(len(path), b"/")[-len(path) :])
+    return cubin
 
 
 def _failure(request: BuildRequest, log: str) -> CompileFailure:

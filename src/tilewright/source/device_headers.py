@@ -51,7 +51,7 @@ def is_cuda_header(name: str) -> bool:
 
 
 def library_of(name: str) -> str:
-    """``thrust`` or ``cub`` for a header of theirs, else empty: mostly host code, and slow or refused where it is not."""
+    """``thrust`` or ``cub`` for a header of theirs, else empty: much of them NVRTC refuses, so unused ones go."""
     library = name.partition("/")[0]
     return library if library in ("cub", "thrust") and library != name else ""
 
