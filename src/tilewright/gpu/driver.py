@@ -83,11 +83,9 @@ def faults() -> Iterator[None]:
     """Turn the exceptions of cuda-core into ``DeviceError``: they carry the driver's name in their text."""
     try:
         yield
-    except DeviceError:
-        raise
+    except (DeviceError, TypeError, AttributeError, LookupError):
+        raise  # reported already; or a mistake of ours, not the device's
     except Exception as error:
-        if type(error).__module__.partition(".")[0] != "cuda":
-            raise  # a mistake of ours, not the device's
         raise fault_of(error) from error
 
 

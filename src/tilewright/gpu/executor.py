@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tilewright.errors import EXIT_MISSING, TilewrightError
 from tilewright.gpu.buffers import DeviceArrays
 from tilewright.gpu.device import GpuInfo, arch_mismatch, find_gpu
-from tilewright.gpu.driver import DeviceError, allow_shared_bytes, faults, synchronize
+from tilewright.gpu.driver import TIMED_OUT, DeviceError, allow_shared_bytes, faults, synchronize
 from tilewright.launch.bind import BoundLaunch, BoundScalar
 from tilewright.launch.executor import Program, RunResult
 
@@ -52,6 +52,11 @@ class GpuExecutor:
     @property
     def arch(self) -> str:
         return self.info.arch
+
+    @property
+    def is_hung(self) -> bool:
+        """A kernel never ended. An orderly exit of the process would wait for it: leave through ``os._exit``."""
+        return self._dead == TIMED_OUT
 
     @property
     def stream_handle(self) -> Any:
