@@ -43,6 +43,13 @@ def test_reference_with_any_keyword(tmp_path: Path) -> None:
     load_reference(reference_file(tmp_path, body)).compute(LAUNCH, make_inputs(LAUNCH, 1))
 
 
+def test_reference_gets_scalars_as_the_kernel_does(tmp_path: Path) -> None:
+    body = "def reference(alpha):\n    assert type(alpha) is float\n    return {'c': np.full((17, 9), alpha)}\n"
+    launch = bind(gemm_spec(("value = 0.5", "value = 0.1")), "ragged", CONSTANTS)
+    result = load_reference(reference_file(tmp_path, body)).compute(launch, {})
+    assert result["c"][0, 0] == float(np.float32(0.1)) != 0.1
+
+
 @pytest.mark.parametrize(
     ("body", "words", "line"),
     [

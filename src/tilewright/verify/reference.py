@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.errors import TilewrightError
-from tilewright.launch.bind import BoundLaunch
+from tilewright.launch.bind import BoundLaunch, BoundScalar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +35,7 @@ class Reference:
 
         Args:
             inputs: storages of the arrays that are filled; the reference sees them in shape, read-only, with their own
-                dtypes, and the scalars as Python numbers.
+                dtypes, and the scalars as Python numbers, rounded to their types as the kernel gets them.
 
         Returns:
             For each array argument that is written: float64, in the argument's shape.
@@ -45,7 +45,11 @@ class Reference:
         """
         import numpy as np
 
-        values: dict[str, object] = dict(launch.scalars)
+        values: dict[str, object] = {
+            scalar.name: np.frombuffer(scalar.raw(), scalar.dtype.numpy())[0].item()
+            for scalar in launch.arguments
+            if isinstance(scalar, BoundScalar)
+        }
         for array in launch.arrays:
             if array.owner in inputs:
                 values[array.name] = launch.view(array.name, inputs)
