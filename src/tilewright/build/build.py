@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
 from tilewright.build.artifact import Artifact, BuildRequest, CompileFailure
 from tilewright.build.cache import Cache
 from tilewright.build.flags import nvrtc_flags
@@ -18,6 +21,9 @@ __all__ = ["build", "toolchain"]
 VIRTUAL_ROOT = "/tilewright/"
 # What line information says in place of the folder of CUDA's headers.
 CUDA_ROOT = "/cuda/"
+# The one line of the log that differs from run to run.
+COMPILE_TIME = re.compile(r"^ptxas info\s*: Compile time = .*\n?", re.MULTILINE)
+ARCH = re.compile(r"sm_\d+[af]?")
 NAME_MAP = "__nv_name_map"
 
 
@@ -34,9 +40,9 @@ def build(request: BuildRequest, settings: Settings, *, use_cache: bool = True) 
     here = toolchain()
     cache = Cache(settings.cache_dir, "artifact")
     if use_cache:
-        artifact = cache.get_value(key, Artifact)
-        if artifact is not None and here in (None, artifact.toolchain):
-            return artifact
+        entry = cache.get_value(key, _Entry)
+        if entry is not None and here in (None, entry.toolchain):
+            return entry.outcome
     if here is None:
         raise TilewrightError(
             "build/no_compiler",
@@ -45,10 +51,37 @@ def build(request: BuildRequest, settings: Settings, *, use_cache: bool = True) 
             INSTALL_HINT,
             EXIT_MISSING,
         )
-    outcome = _outcome(request, run(_program(request)), key, here)
-    if use_cache and isinstance(outcome, Artifact):
-        cache.put_value(key, outcome)
-    return outcome
+    if "\0" in request.source:
+        line = request.source.count("\n", 0, request.source.index("\0")) + 1
+        return CompileFailure("The file holds a NUL character: it is no source text.", line, request.name, "")
+    if not ARCH.fullmatch(request.arch):
+        message = f"{request.arch} is no architecture to make machine code for."
+        raise TilewrightError("build/unknown_arch", message, hint="Name one such as sm_86 or sm_90a.")
+    entry = _entry(_outcome(request, run(_program(request)), key, here), here)
+    if use_cache:
+        cache.put_value(key, entry)
+    return entry.outcome
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What the cache holds: a failure too, so that a second run need not fail again."""
+
+    toolchain: str
+    artifact: Artifact | None
+    failure: CompileFailure | None
+
+    @property
+    def outcome(self) -> Artifact | CompileFailure:
+        if self.artifact is not None:
+            return self.artifact
+        return self.failure or CompileFailure("", None, "", "")
+
+
+def _entry(outcome: Artifact | CompileFailure, here: str) -> _Entry:
+    if isinstance(outcome, Artifact):
+        return _Entry(here, outcome, None)
+    return _Entry(here, None, outcome)
 
 
 def _program(request: BuildRequest) -> Program:
@@ -76,7 +109,7 @@ def _prelude_options(request: BuildRequest) -> list[str]:
 
 
 def _outcome(request: BuildRequest, compiled: Compiled, key: str, here: str) -> Artifact | CompileFailure:
-    log = _without_folders(compiled.log, "").replace(VIRTUAL_ROOT, "")
+    log = COMPILE_TIME.sub("", _without_folders(compiled.log, "").replace(VIRTUAL_ROOT, ""))
     if compiled.cubin is None:
         return _failure(request, log)
     figures = resources(log, compiled.lowered)

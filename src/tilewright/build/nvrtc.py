@@ -89,11 +89,10 @@ def run(program: Program) -> Compiled:
         raise TilewrightError(
             "build/no_compiler", f"NVRTC does not load: {error}.", hint=INSTALL_HINT, exit_code=EXIT_MISSING
         ) from error
-    names = [name.encode() for name, _ in program.headers]
-    texts = [text.encode() for _, text in program.headers]
-    handle = _checked(
-        nvrtc, nvrtc.nvrtcCreateProgram(program.source.encode(), program.name.encode(), len(names), texts, names)
-    )
+    names = [_bytes(name) for name, _ in program.headers]
+    texts = [_bytes(text) for _, text in program.headers]
+    created = nvrtc.nvrtcCreateProgram(_bytes(program.source), _bytes(program.name), len(names), texts, names)
+    handle = _checked(nvrtc, created)
     try:
         return _compile(nvrtc, handle, program)
     finally:
@@ -118,6 +117,10 @@ def _compile(nvrtc: Any, handle: Any, program: Program) -> Compiled:
         ptx=_text(nvrtc, handle, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0").decode(),
         lowered=lowered.decode(),
     )
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
 def _text(nvrtc: Any, handle: Any, size_of: Any, fill: Any) -> bytes:

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 _TOKEN = re.compile(
     r"""
     (?P<gap>(?:\s+|//(?:\\\r?\n|[^\n])*|/\*.*?\*/|\\\r?\n)+)
-  | (?P<word>[A-Za-z_$]\w*(?!["']))
-  | (?P<directive>\#(?:\\\r?\n|/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|[^\n\\]|\\.)*)
-  | (?P<number>\.?\d(?:'\w|[eEpP][+-]|[\w.])*)
   | (?P<text>(?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)"
            | (?:u8|[uUL])?"(?:\\.|[^"\\\n])*" | (?:u8|[uUL])?'(?:\\.|[^'\\\n])*')
-  | (?P<word2>[A-Za-z_$]\w*)
+  | (?P<word>[A-Za-z_$]\w*)
+  | (?P<directive>\#(?:\\\r?\n|/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|[^\n\\]|\\.)*)
+  | (?P<number>\.?\d(?:'\w|[eEpP][+-]|[\w.])*)
   | (?P<mark>::|->|.)
     """,
     re.VERBOSE | re.DOTALL | re.ASCII,
@@ -96,7 +95,7 @@ def tokens(text: str) -> list[Token]:
         position = match.end()
         if kind == "gap":
             continue
-        found.append(Token("word" if kind == "word2" else kind, match[0], match.start(), position))
+        found.append(Token(kind, match[0], match.start(), position))
         if kind == "directive" and _DEAD.match(match[0]):
             position = _end_of_dead_region(text, position)
     return found
