@@ -1,7 +1,7 @@
 """Partial evaluation of one thread's integers: what branches inside the K-loop do where constants decide.
 
-Thread 0 is followed: its index is 0, everything else that a launch supplies is unknown. Only operations whose meaning is
-certain are evaluated; every other result is unknown. An unknown branch decides nothing, so a gap here costs a trip
+Thread 0 is followed: its index is 0, everything else that a launch supplies is unknown. Only operations whose meaning
+is certain are evaluated; every other result is unknown. An unknown branch decides nothing, so a gap here costs a trip
 count, never a wrong one.
 """
 

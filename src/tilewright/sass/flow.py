@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tilewright.sass.listing import Function, Instruction
 
@@ -107,7 +108,7 @@ def _blocks(function: Function, calls: frozenset[int]) -> tuple[Block, ...]:
     bounds = [*sorted(start for start in starts if start < len(code)), len(code)]
     at_index = {first: i for i, first in enumerate(bounds[:-1])}
     blocks = []
-    for first, end in zip(bounds, bounds[1:], strict=False):
+    for first, end in pairwise(bounds):
         targets = _successors(code[end - 1], end - 1, labels, calls)
         successors = tuple(dict.fromkeys(at_index[t] for t in targets if t in at_index))
         blocks.append(Block(at_index[first], first, end, successors))
@@ -209,9 +210,9 @@ def _dominates(dominators: tuple[int | None, ...], upper: int, lower: int) -> bo
 
 def _nest(blocks: tuple[Block, ...], back: dict[int, list[int]]) -> tuple[Loop, ...]:
     predecessors: dict[int, list[int]] = {}
-    for block in blocks:
-        for successor in block.successors:
-            predecessors.setdefault(successor, []).append(block.index)
+    for source in blocks:
+        for successor in source.successors:
+            predecessors.setdefault(successor, []).append(source.index)
     bodies: dict[int, frozenset[int]] = {}
     for header, latches in back.items():
         body = {header}

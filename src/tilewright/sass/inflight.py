@@ -1,4 +1,13 @@
-"""Run a steady-state path many times over: which copies are outstanding at which math instruction."""
+"""Run a steady-state path many times over: when is each copy issued, and which wait retires it?
+
+The rules, for one warp:
+
+- A scoreboard counts what is outstanding on it. An instruction whose wait mask holds it waits until nothing is.
+- A load (``LDG``) is outstanding on its write barrier until the first such wait.
+- ``LDGSTS`` copies are gathered until ``LDGDEPBAR`` binds them, as one group, to its write barrier (SB0).
+- ``DEPBAR.LE SBk, n`` waits until at most the n youngest entries of scoreboard k are outstanding.
+- ``BAR`` waits for other threads, for no copy.
+"""
 
 from __future__ import annotations
 
@@ -6,136 +15,154 @@ import re
 from dataclasses import dataclass, field
 
 from tilewright.sass.listing import Function, Instruction
-from tilewright.sass.operands import access_bytes, is_barrier
+from tilewright.sass.operands import MATRIX, access_bytes, is_barrier
 from tilewright.sass.staging import Values
 from tilewright.sass.steady import Step
 
-_DEPBAR = re.compile(r"SB(\d), (0x[0-9a-f]+|\d+)")
+_LIMIT = re.compile(r"SB(\d), (0x[0-9a-f]+|\d+)")
 _SET = re.compile(r"\{([^}]*)\}")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A point of the run: instructions, barriers and reads of shared memory executed up to there.
+
+    `index` is the instruction that is executed then.
+    """
+
+    time: int
+    index: int
+    barriers: int
+    shared_reads: int
 
 
 @dataclass
 class Copy:
     """One copy instruction, executed once.
 
-    Times count executed instructions; `math` and `barriers` are the totals executed before that moment.
+    Attributes:
+        size: bytes per thread.
+        turn: the trip of the K-loop it is issued in.
+        retired: the wait after which its data are known to have arrived (in registers for ``LDG``).
+        stored: for ``LDG``: the first store of its value to shared memory; None: it is no copy to shared memory.
     """
 
-    index: int
-    round: int
     size: int
+    turn: int
     is_async: bool
-    issued: int
-    barriers_at_issue: int
-    retired: int | None = None
-    retired_by: int | None = None
-    barriers_at_retire: int = 0
-    stored_in: int | None = None  # the barrier interval of the store to shared memory
-    group: int | None = None
+    issued: Moment
+    retired: Moment | None = None
+    stored: Moment | None = None
+
+    @property
+    def is_staged(self) -> bool:
+        """True when the data go to shared memory."""
+        return self.is_async or self.stored is not None
+
+    @property
+    def arrived(self) -> Moment | None:
+        """When the data are in shared memory, as far as this thread's own copies go."""
+        return self.retired if self.is_async else self.stored
+
+
+@dataclass(frozen=True)
+class Math:
+    """One math instruction, executed once."""
+
+    time: int
+    turn: int
+    weight: int
 
 
 @dataclass
 class Run:
-    """What happened: copies in the order of issue, math as (time, round, weight)."""
+    """What happened, in the order of execution; step k of trip n has the time n * steps + k + 1."""
 
+    steps: int
     copies: list[Copy] = field(default_factory=list)
-    math: list[tuple[int, int, int]] = field(default_factory=list)
-    waits: dict[int, int] = field(default_factory=dict)  # instruction index → async copies it has retired
+    math: list[Math] = field(default_factory=list)
+    stores: dict[int, list[Copy]] = field(default_factory=dict)  # time → loads whose values are stored to shared memory
 
 
-@dataclass
-class _Item:
-    """Something that a scoreboard counts: a commit group, a load, or another long instruction."""
+def run_path(function: Function, trip: tuple[Step, ...], math: dict[int, int], turns: int) -> Run:
+    """Execute a trip `turns` times, from empty scoreboards."""
+    machine = _Machine(function, math, len(trip))
+    for turn in range(turns):
+        for step in trip:
+            machine.execute(step, turn)
+    return machine.run
 
-    copies: list[Copy]
+
+def depbar(instruction: Instruction) -> list[tuple[int, int]]:
+    """What a ``DEPBAR`` waits for: (scoreboard, how many of the youngest entries may stay outstanding)."""
+    waits = [(int(board), int(left, 0)) for board, left in _LIMIT.findall(instruction.operands)]
+    listed = _SET.search(instruction.operands)
+    return waits + [(int(board), 0) for board in re.findall(r"\d+", listed[1] if listed else "")]
 
 
 class _Machine:
-    """Scoreboards and copy groups of one warp."""
+    """The scoreboards of one warp. An entry is the list of copies that it stands for; empty for anything else."""
 
-    def __init__(self, function: Function, math: dict[int, int]) -> None:
+    def __init__(self, function: Function, math: dict[int, int], steps: int) -> None:
         self.code = function.instructions
         self.weights = math
-        self.run = Run()
-        self.boards: dict[int, list[_Item]] = {}
+        self.run = Run(steps)
+        self.boards: dict[int, list[list[Copy]]] = {}
         self.uncommitted: list[Copy] = []
         self.unbound: list[Copy] = []  # loads without a scoreboard of their own: the next load's stands for them
         self.values = Values()
-        self.now = 0
-        self.barriers = 0
-        self.groups = 0
+        self.time = self.barriers = self.shared_reads = 0
 
     def execute(self, step: Step, turn: int) -> None:
-        index = step.index
-        instruction = self.code[index]
-        self.now += 1
-        for board in range(6):
+        instruction = self.code[step.at]
+        self.time += 1
+        for board in range(6) if instruction.wait_mask else ():
             if instruction.wait_mask >> board & 1:
-                self._retire(board, 0, index)
+                self._retire(board, 0, step.at)
         if not step.active:
             return
         opcode = instruction.opcode
         if is_barrier(instruction):
             self.barriers += 1
-        elif opcode == "DEPBAR":
+        elif opcode in ("LDS", "LDSM") or (MATRIX.match(opcode) and "gdesc" in instruction.operands):
+            self.shared_reads += 1
+        if step.at in self.weights:
+            self.run.math.append(Math(self.time, turn, self.weights[step.at]))
+        if opcode == "DEPBAR":
             for board, left in depbar(instruction):
-                self._retire(board, left, index)
+                self._retire(board, left, step.at)
         elif opcode == "LDGSTS":
-            copy = self._copy(index, turn, instruction, True)
-            self.uncommitted.append(copy)
+            self.uncommitted.append(self._issue(step.at, turn, is_async=True))
         elif opcode == "LDGDEPBAR":
-            for copy in self.uncommitted:
-                copy.group = self.groups
-            self.groups += 1
-            self.boards.setdefault(instruction.write_barrier or 0, []).append(_Item(self.uncommitted))
+            self._enter(instruction.write_barrier or 0, self.uncommitted)
             self.uncommitted = []
-            return
         elif opcode == "LDG":
-            self.unbound.append(self._copy(index, turn, instruction, False))
-        if index in self.weights:
-            self.run.math.append((self.now, turn, self.weights[index]))
-        for tag in self.values.step(instruction, len(self.run.copies) - 1):
-            if self.run.copies[tag].stored_in is None:  # a guarded load leaves the older value's tag in place
-                self.run.copies[tag].stored_in = self.barriers
-        if instruction.write_barrier is not None:
-            item = _Item(self.unbound if opcode == "LDG" else [])
-            if opcode == "LDG":
+            self.unbound.append(self._issue(step.at, turn, is_async=False))
+            if instruction.write_barrier is not None:
+                self._enter(instruction.write_barrier, self.unbound)
                 self.unbound = []
-            self.boards.setdefault(instruction.write_barrier, []).append(item)
+        elif instruction.write_barrier is not None:
+            self._enter(instruction.write_barrier, [])
+        for tag in self.values.step(instruction, len(self.run.copies) - 1):
+            copy = self.run.copies[tag]
+            copy.stored = copy.stored or self._now(step.at)  # a guarded load leaves the older value's tag in place
+            self.run.stores.setdefault(self.time, []).append(copy)
 
-    def _copy(self, index: int, turn: int, instruction: Instruction, is_async: bool) -> Copy:
-        copy = Copy(index, turn, access_bytes(instruction), is_async, self.now, self.barriers)
+    def _now(self, index: int) -> Moment:
+        return Moment(self.time, index, self.barriers, self.shared_reads)
+
+    def _issue(self, index: int, turn: int, is_async: bool) -> Copy:
+        copy = Copy(access_bytes(self.code[index]), turn, is_async, self._now(index))
         self.run.copies.append(copy)
         return copy
 
+    def _enter(self, board: int, copies: list[Copy]) -> None:
+        self.boards.setdefault(board, []).append(copies)
+
     def _retire(self, board: int, left: int, index: int) -> None:
-        items = self.boards.get(board, [])
-        count = len(items) - left
-        for item in items[: max(count, 0)]:
-            for copy in item.copies:
-                copy.retired, copy.retired_by, copy.barriers_at_retire = self.now, index, self.barriers
-                if copy.is_async:
-                    self.run.waits[index] = self.run.waits.get(index, 0) + 1
-        if count > 0:
-            self.boards[board] = items[count:]
-
-
-def depbar(instruction: Instruction) -> list[tuple[int, int]]:
-    """What a ``DEPBAR`` waits for: (scoreboard, how many of the youngest may stay outstanding)."""
-    waits = []
-    named = _DEPBAR.search(instruction.operands)
-    if named:
-        waits.append((int(named[1]), int(named[2], 0)))
-    listed = _SET.search(instruction.operands)
-    if listed:
-        waits.extend((int(board), 0) for board in re.findall(r"\d+", listed[1]))
-    return waits
-
-
-def run_path(function: Function, trip: tuple[Step, ...], math: dict[int, int], rounds: int) -> Run:
-    """Execute a trip `rounds` times, from empty scoreboards."""
-    machine = _Machine(function, math)
-    for turn in range(rounds):
-        for step in trip:
-            machine.execute(step, turn)
-    return machine.run
+        entries = self.boards.get(board, [])
+        done = max(len(entries) - left, 0)
+        for copy in (copy for entry in entries[:done] for copy in entry):
+            copy.retired = self._now(index)
+        if done:
+            self.boards[board] = entries[done:]

@@ -17,7 +17,7 @@ _TIMEOUT_S = 120
 
 
 def find_nvdisasm(settings: Settings) -> Path | None:
-    """The disassembler: the one that the settings name, else the one of the installed package; None if there is none."""
+    """The disassembler: the one that the settings name, else the installed package's; None if there is none."""
     if settings.nvdisasm is not None:
         return settings.nvdisasm if settings.nvdisasm.is_file() else None
     spec = importlib.util.find_spec("nvidia")

@@ -1,20 +1,21 @@
-"""The overlap proof: do math instructions run between a copy's issue and the wait that retires it?"""
+"""The overlap proof: does math run between a copy's issue and the wait that retires it?"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from tilewright.sass.excerpt import excerpt_of
-from tilewright.sass.flow import flow_of
-from tilewright.sass.inflight import Run, depbar, run_path
-from tilewright.sass.listing import Function
-from tilewright.sass.operands import BULK_LOADS, access_bytes, is_global_load
+from tilewright.sass.excerpt import ORDER_IS_NOT_TIME, excerpt_of
+from tilewright.sass.flow import Flow, flow_of
+from tilewright.sass.inflight import depbar, run_path
 from tilewright.sass.kloop import Work, find_k_loops, work_of
+from tilewright.sass.listing import Function
+from tilewright.sass.operands import access_bytes, is_global_load
 from tilewright.sass.steady import SteadyPath, steady_path
 from tilewright.sass.tiles import SHARE_OF_OVERLAP, Overlap, overlap_of
+from tilewright.sass.untraced import caveats, why_no_k_loop, why_untraced
 
-ORDER_IS_NOT_TIME = "Order proves that overlap is permitted; only timing shows that it happens."
+_STALLS_OF = ("LDGSTS", "LDG", "STS", "LDS", "LDSM", "BAR", "DEPBAR")
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class StallRow:
 
 @dataclass(frozen=True)
 class CopyRow:
-    """Copies of one kind per trip of the steady-state path: ``("LDGSTS", 16, 2)``."""
+    """Copies to shared memory of one kind, per trip of the K-loop and thread."""
 
     opcode: str
     width_bytes: int
@@ -42,21 +43,26 @@ class OverlapProof:
     """What the SASS of one kernel permits.
 
     Attributes:
-        verdict: ``overlap`` when at least `SHARE_OF_OVERLAP` of a tile's math runs while another tile's copies are
-            outstanding; ``no_overlap`` when less does; ``unknown`` with a reason in `notes`.
-        tiles_in_flight: tiles whose copies are outstanding while most of a tile is computed.
-        mma_while_in_flight: math instructions of one tile that run while copies are outstanding.
-        barriers_between: block barriers between a tile's copies and the wait that retires them.
+        verdict: ``overlap`` when a share of `SHARE_OF_OVERLAP` or more of a tile's math runs while another tile's
+            copies are outstanding; ``no_overlap`` when less does; ``unknown``, with the reason in `notes`, when the
+            code was not understood.
+        tiles_in_flight: tiles whose copies are outstanding while a tile is computed (`mean_in_flight`, rounded); 0 for
+            ``no_overlap``.
+        mma_while_in_flight: math instructions of one tile that run while another tile's copies are outstanding. Where
+            only part of a tile's bytes are, they count in that part.
+        barriers_between: block barriers between a copy's issue and the wait that retires it. They wait for no copy.
         mma_per_tile: math instructions of one tile; multiply-adds where there is no matrix instruction.
-        baseline_mma_per_tile: the same of the kernel it was made from, for whoever compares.
-        stalls: stall cycles by instruction.
+        baseline_mma_per_tile: the same of the kernel that this one was made from; for the caller to fill in.
+        stalls: stall cycles by instruction, the math first.
         excerpt: the steady-state path, annotated, for people.
         math_kind: opcode of the math: ``IMMA``, ``HMMA``, ``FFMA``; empty without math.
         ops_per_load: math instructions per global load instruction on the steady-state path; None without loads.
         copies: copies to shared memory per trip, by opcode and width.
         notes: reasons and caveats.
-        wait: the wait that retires the copies: ``DEPBAR.LE SB0, 0x1``.
-        tiles_per_trip: tiles that one trip of the compiled K-loop handles (ptxas may unroll).
+        wait: the wait that retires most of the copies: ``DEPBAR.LE SB0, 0x1``.
+        mean_in_flight: tiles outstanding, averaged over the math.
+        tiles_per_trip: tiles per trip of the compiled K-loop: ptxas may have unrolled it.
+        k_loop_line: source line where the K-loop begins, None without line information.
     """
 
     verdict: Literal["overlap", "no_overlap", "unknown"]
@@ -72,101 +78,110 @@ class OverlapProof:
     copies: tuple[CopyRow, ...] = ()
     notes: tuple[str, ...] = ()
     wait: str = ""
+    mean_in_flight: float = 0.0
     tiles_per_trip: int = 0
-    load_count: int = 0
-    share: float = 0.0
+    k_loop_line: int | None = None
 
 
 def prove(function: Function) -> OverlapProof:
-    """Prove, or disprove, that one kernel's copies overlap its math. Never raises: what is not understood is unknown."""
+    """Prove, or disprove, that the copies of a kernel overlap its math. What is not understood is ``unknown``."""
     work = work_of(function)
     if not work.math:
-        return OverlapProof("unknown", notes=("The kernel has no math instructions that a copy could overlap.",))
+        return OverlapProof("unknown", notes=("The kernel has no math that a copy could overlap.",))
     flow = flow_of(function)
     loops = find_k_loops(function, flow, work)
     if not loops:
-        why = "No loop holds both math and copies to shared memory: there is no K-loop to judge."
-        return OverlapProof("unknown", math_kind=work.kind, notes=(why,))
+        return OverlapProof("unknown", math_kind=work.kind, notes=(why_no_k_loop(function, flow, work),))
     path = steady_path(function, flow, loops[0], work)
     if path is None:
-        return OverlapProof("unknown", math_kind=work.kind, notes=("No path leads round the K-loop.",))
-    return _judge(function, path, work)
+        return OverlapProof("unknown", math_kind=work.kind, notes=("No path was found that leads round the K-loop.",))
+    proof = _described(function, flow, path, work, loops)
+    untraced = why_untraced(function, path)
+    if untraced:
+        return replace(proof, notes=(untraced, *proof.notes))
+    return _judged(function, path, work, proof)
 
 
-def _judge(function: Function, path: SteadyPath, work: Work) -> OverlapProof:
+def _described(function: Function, flow: Flow, path: SteadyPath, work: Work, loops: list[int]) -> OverlapProof:
+    """What holds whatever the verdict."""
     code = function.instructions
-    notes: list[str] = []
-    if path.open_loops:
-        notes.append("An inner loop's trip count could not be read; it is counted once.")
-    facts = dict(
-        stalls=_stalls(function, path, work),
+    active = [step.at for step in path.trip if step.active]
+    loads = sum(is_global_load(code[i]) for i in active)
+    return OverlapProof(
+        "unknown",
+        stalls=_stalls(function, active, work),
         math_kind=work.kind,
-        ops_per_load=_ops_per_load(function, path, work),
-        load_count=sum(is_global_load(code[i]) for i, on in path.trip if on),
+        ops_per_load=sum(work.math.get(i, 0) for i in active) / loads if loads else None,
+        notes=caveats(function, flow, path, work, loops),
+        k_loop_line=code[flow.blocks[path.loop.header].first].line,
     )
-    mbarrier = _mbarrier_copies(function, path)
-    if mbarrier:
-        return OverlapProof("unknown", notes=(*notes, mbarrier), **facts)
-    left = max((n for i, on in path.trip if on and code[i].opcode == "DEPBAR" for _, n in depbar(code[i])), default=0)
-    rounds = 2 * left + 10
-    run = run_path(function, path.trip, work.math, rounds)
-    found = overlap_of(run, rounds)
+
+
+def _judged(function: Function, path: SteadyPath, work: Work, proof: OverlapProof) -> OverlapProof:
+    code = function.instructions
+    left = [n for step in path.trip if code[step.at].opcode == "DEPBAR" for _, n in depbar(code[step.at])]
+    settle = max(left, default=0) + 4  # trips until the groups that may stay in flight are all there
+    run = run_path(function, path.trip, work.math, 2 * settle + 2)
+    found = overlap_of(run, settle)
     if isinstance(found, str):
-        return OverlapProof("unknown", notes=(*notes, found), **facts)
+        return replace(proof, notes=(found, *proof.notes))
     per_tile = found.math_per_trip / found.tiles_per_trip
     overlaps = found.share >= SHARE_OF_OVERLAP
-    return OverlapProof(
+    return replace(
+        proof,
         verdict="overlap" if overlaps else "no_overlap",
-        tiles_in_flight=max(1, int(found.tiles_in_flight + 0.5)) if overlaps else 0,
+        tiles_in_flight=max(1, int(found.mean_in_flight + 0.5)) if overlaps else 0,
         mma_while_in_flight=round(found.share * per_tile),
         barriers_between=found.barriers_between,
         mma_per_tile=round(per_tile),
-        excerpt=excerpt_of(function, path, work, run, found),
-        copies=_copy_rows(function, path, run),
-        notes=(*notes, f"mean {found.tiles_in_flight:.2f}", *found.notes),
-        wait=code[found.retired_by].text if found.retired_by is not None else "",
+        excerpt=excerpt_of(function, path, run, found),
+        copies=_copy_rows(function, found),
+        notes=(*_remarks(found, overlaps), *proof.notes),
+        wait=_wait_text(function, found),
+        mean_in_flight=round(found.mean_in_flight, 2),
         tiles_per_trip=found.tiles_per_trip,
-        share=found.share,
-        **facts,
     )
 
 
-def _mbarrier_copies(function: Function, path: SteadyPath) -> str:
-    found = sorted({function.instructions[i].opcode for i, on in path.trip if on} & (BULK_LOADS | {"ARRIVES"}))
-    if not found:
-        return ""
-    return f"{', '.join(found)}: these copies are retired by waits on an mbarrier, which are not traced yet."
+def _remarks(found: Overlap, overlaps: bool) -> list[str]:
+    remarks = []
+    if not overlaps and found.share > 0:
+        remarks.append(
+            f"{found.share:.0%} of the math runs while copies are in flight: less than half, a tail that the compiler "
+            "moved, or loads that it sank below the math."
+        )
+    if overlaps and found.idle_copies:
+        remarks.append(f"{found.idle_copies} of {len(found.copies)} copies per trip overlap no math.")
+    if overlaps and abs(found.mean_in_flight - round(found.mean_in_flight)) > 0.1:
+        remarks.append(f"On average {found.mean_in_flight:.2f} tiles are in flight over a tile's math.")
+    return remarks
 
 
-def _ops_per_load(function: Function, path: SteadyPath, work: Work) -> float | None:
-    loads = sum(is_global_load(function.instructions[i]) for i, on in path.trip if on)
-    return sum(work.math.get(i, 0) for i, on in path.trip if on) / loads if loads else None
+def _wait_text(function: Function, found: Overlap) -> str:
+    instruction = function.instructions[found.wait.index]
+    if instruction.opcode == "DEPBAR":
+        return instruction.text
+    return f"{instruction.text} (first to wait for the loads' scoreboard)"
 
 
-def _copy_rows(function: Function, path: SteadyPath, run: Run) -> tuple[CopyRow, ...]:
-    staged = {c.index for c in run.copies if c.is_async or c.stored_in is not None}
-    rows: dict[tuple[str, int], int] = {}
-    for i, on in path.trip:
-        if not on:
-            continue
-        if i in staged:
-            key = (function.instructions[i].opcode, access_bytes(function.instructions[i]))
-            rows[key] = rows.get(key, 0) + 1
-    return tuple(CopyRow(opcode, size, count) for (opcode, size), count in sorted(rows.items()))
+def _copy_rows(function: Function, found: Overlap) -> tuple[CopyRow, ...]:
+    counts: dict[tuple[str, int], int] = {}
+    for copy in found.copies:
+        instruction = function.instructions[copy.issued.index]
+        key = (instruction.opcode, access_bytes(instruction))
+        counts[key] = counts.get(key, 0) + 1
+    return tuple(CopyRow(opcode, width, count) for (opcode, width), count in sorted(counts.items()))
 
 
-def _stalls(function: Function, path: SteadyPath, work: Work) -> tuple[StallRow, ...]:
+def _stalls(function: Function, active: list[int], work: Work) -> tuple[StallRow, ...]:
     stalls: dict[str, list[int]] = {}
-    for i, on in path.trip:
-        if not on:
-            continue
+    for i in active:
         instruction = function.instructions[i]
-        if i in work.math or instruction.opcode in ("LDGSTS", "LDG", "STS", "LDS", "LDSM", "BAR", "DEPBAR"):
-            if not instruction.is_off:
-                stalls.setdefault(instruction.name, []).append(instruction.stall)
-    math_names = {function.instructions[i].name for i in work.math}
-    rows = [StallRow(n, len(s), min(s), max(s), round(sum(s) / len(s), 2)) for n, s in stalls.items()]
-    return tuple(sorted(rows, key=lambda row: (row.opcode not in math_names, -row.count, row.opcode)))
+        if i in work.math or instruction.opcode in _STALLS_OF:
+            stalls.setdefault(instruction.name, []).append(instruction.stall)
+    math = {function.instructions[i].name for i in work.math}
+    rows = [StallRow(name, len(s), min(s), max(s), round(sum(s) / len(s), 2)) for name, s in stalls.items()]
+    return tuple(sorted(rows, key=lambda row: (row.opcode not in math, -row.count, row.opcode)))
 
 
-__all__ = ["ORDER_IS_NOT_TIME", "CopyRow", "Overlap", "OverlapProof", "StallRow", "prove"]
+__all__ = ["ORDER_IS_NOT_TIME", "SHARE_OF_OVERLAP", "CopyRow", "OverlapProof", "StallRow", "prove"]

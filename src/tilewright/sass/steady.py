@@ -21,9 +21,9 @@ _NOTHING: _Score = (0, 0, 0, 0)
 
 
 class Step(NamedTuple):
-    """An instruction on the path; one that is guarded off issues (and waits), but does nothing."""
+    """An instruction on the path (`at`); one that is guarded off issues (and waits), but does nothing."""
 
-    index: int
+    at: int
     active: bool
 
 
@@ -46,8 +46,8 @@ def steady_path(function: Function, flow: Flow, loop: int, work: Work) -> Steady
     """A path round the back edge of a loop; None when there is none.
 
     Branches that constants decide (for thread 0) are followed. At every other branch the side with more math is taken;
-    among equals the one with more asynchronous copies, then wider loads, then fewer scalar ones: the guard that ends the
-    copies at the last tiles, and the scalar way for misaligned rows, are left aside.
+    among equals the one with more asynchronous copies, then wider loads, then fewer scalar ones: the guard that ends
+    the copies at the last tiles, and the scalar way for misaligned rows, are left aside.
     """
     scores = _scores(function, flow, flow.loops[loop], work)
     found = _Walk(function, flow, loop, scores).path(constants_at(function, flow, flow.loops[loop].header))
@@ -60,7 +60,7 @@ def steady_path(function: Function, flow: Flow, loop: int, work: Work) -> Steady
 
 def _holds_all(path: SteadyPath, scores: dict[int, _Score], flow: Flow) -> bool:
     """Whether a path meets math, and copies."""
-    active = {step.index for step in path.trip if step.active}
+    active = {step.at for step in path.trip if step.active}
     total = [0.0, 0.0]
     for b, score in scores.items():
         if any(i in active for i in range(flow.blocks[b].first, flow.blocks[b].end)):
@@ -77,7 +77,7 @@ def _scores(function: Function, flow: Flow, loop: Loop, work: Work) -> dict[int,
     is_async = {i for i in inside if code[i].opcode == "LDGSTS" or code[i].opcode in BULK_LOADS}
     wider = bool(is_async) or any(access_bytes(code[i]) >= 8 for i in staged)
     stray = _STRAY * sum(work.math.get(i, 0) for i in inside)
-    scores = {}
+    scores: dict[int, _Score] = {}
     for b in loop.blocks:
         body = [i for i in range(flow.blocks[b].first, flow.blocks[b].end) if not code[i].is_off]
         math = sum(work.math.get(i, 0) for i in body)
