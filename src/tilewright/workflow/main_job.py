@@ -1,0 +1,188 @@
+"""`tilewright pipeline`: the whole job, one receipt."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tilewright import __version__
+from tilewright.build.cache import Cache
+from tilewright.build.nvrtc import toolchain
+from tilewright.errors import EXIT_CHECK_FAILED, EXIT_OK, EXIT_REFUSED
+from tilewright.gpu.device import GpuInfo, find_gpu
+from tilewright.launch.spec import LaunchSpec
+from tilewright.receipt import record
+from tilewright.receipt.checklist import build_checklist
+from tilewright.receipt.write import sources_of, write_out
+from tilewright.settings import Settings
+from tilewright.workflow.reading import (
+    Target, code_fingerprint, local_headers, read_file, sidecar_for, target_for,
+)  # fmt: skip
+from tilewright.workflow.running import Ran, run_all
+from tilewright.workflow.study import StudiedVariant, Study
+
+Progress = Callable[[str], None]
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class PipelineOutcome:
+    """What one run of the main job yields.
+
+    Attributes:
+        sources: file name → text of every generated source and diff.
+        exit_code: as DESIGN.md's table.
+    """
+
+    receipt: record.Receipt
+    sources: Mapping[str, str]
+    exit_code: int
+
+
+def pipeline(
+    path: Path,
+    *,
+    kernel: str | None = None,
+    arch: str | None = None,
+    spec: Path | None = None,
+    stages: tuple[int, ...] = (2, 3, 4),
+    variants: tuple[str, ...] | None = None,
+    out: Path | None = None,
+    settings: Settings,
+    use_cache: bool = True,
+    run: bool = True,
+    progress: Progress | None = None,
+) -> PipelineOutcome:
+    """Decide, rewrite, verify, time and prove.
+
+    Args:
+        path: a CUDA source. kernel: which ``__global__`` function, where it has several.
+        arch: target; the GPU's by default, else the sidecar's, else sm_86.
+        spec: the sidecar; by default the one beside ``path``.
+        stages: rings of cp_async. variants: only these; None for all.
+        out: folder for sources, diffs and ``receipt.json``; None writes nothing.
+        run: False leaves a GPU alone.
+
+    Raises:
+        TilewrightError: bad input (exit 2) or something missing (exit 3); nothing is written then.
+    """
+    say = progress or (lambda _: None)
+    begin = time.perf_counter()
+    raw = read_file(path)
+    sidecar = sidecar_for(path, spec, kernel)
+    gpu = find_gpu() if run else None
+    target = target_for(arch, sidecar, gpu.arch if gpu is not None else None)
+    job = _Job(raw, path, kernel, sidecar, target, stages, variants, settings, use_cache)
+    studied = job.study(say)
+    studied_s = time.perf_counter() - begin
+    ran = run_all(studied, path, sidecar, target.arch, gpu, run, say)
+    receipt = _receipt(job, studied, ran, gpu)
+    total_s = time.perf_counter() - begin
+    timings = {"study": round(studied_s, 3), "run": round(total_s - studied_s, 3), "total": round(total_s, 3)}
+    receipt = replace(receipt, timings_s=timings)
+    sources = sources_of(receipt)
+    if out is not None:
+        receipt = write_out(receipt, out, sources)
+    return PipelineOutcome(receipt, sources, _exit_code(receipt))
+
+
+@dataclass(frozen=True)
+class _Job:
+    raw: bytes
+    path: Path
+    kernel: str | None
+    sidecar: LaunchSpec | None
+    target: Target
+    stages: tuple[int, ...]
+    variants: tuple[str, ...] | None
+    settings: Settings
+    use_cache: bool
+
+    def key(self) -> str:
+        """Everything that decides a study: contents only, no path of the machine."""
+        include = self.sidecar.build.include if self.sidecar is not None else ()
+        parts = [
+            FORMAT, __version__, code_fingerprint(), hashlib.sha256(self.raw).hexdigest(), self.path.name, self.kernel,
+            hashlib.sha256(self.sidecar.path.read_bytes()).hexdigest() if self.sidecar is not None else None,
+            local_headers(self.raw, self.path.parent, include), self.target.arch, self.stages, self.variants,
+        ]  # fmt: skip
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def study(self, say: Progress) -> Study:
+        """From the cache, where the compiler that is installed made it (or none is installed); else made now."""
+        cache = Cache(self.settings.cache_dir, "study")
+        key = self.key()
+        if self.use_cache:
+            found = cache.get_value(key, Study)
+            if found is not None and toolchain() in (None, found.toolchain):
+                return replace(found, kernel=replace(found.kernel, file=str(self.path)))
+        from tilewright.workflow.opening import open_file
+        from tilewright.workflow.studying import study
+
+        say("compiling the baseline")
+        opened = open_file(
+            self.raw, self.path, self.kernel, self.sidecar, self.target.arch, self.settings, self.use_cache
+        )
+        made = study(opened, self.stages, self.variants, say)
+        if self.use_cache:
+            cache.put_value(key, made)
+        return made
+
+
+# -- the record --------------------------------------------------------------------------------------
+
+
+def _receipt(job: _Job, studied: Study, ran: Ran, gpu: GpuInfo | None) -> record.Receipt:
+    refusal = ran.refusal or studied.refusal
+    receipt = record.Receipt(
+        tool=record.Tool(__version__, studied.toolchain, studied.disassembler), kernel=studied.kernel,
+        arch=job.target.arch, arch_reason=job.target.reason, refusal=refusal,
+        baseline=record.Baseline(ran.baseline_verify, studied.baseline_proof, ran.baseline_measure,
+                                 studied.baseline_resources, ran.baseline_verify.hazards),
+        tile=studied.tile, loop=studied.loop, preconditions=studied.preconditions, budget=studied.budget,
+        proposals=studied.proposals, decision=studied.decision,
+        variants=tuple(_variant(v, ran) for v in studied.variants),
+        assumptions=studied.assumptions, notes=(*studied.notes, *ran.notes),
+    )  # fmt: skip
+    receipt = replace(receipt, choice=_choice(receipt))
+    return replace(receipt, checklist=build_checklist(receipt))
+
+
+def _variant(v: StudiedVariant, ran: Ran) -> record.Variant:
+    if v.refusal is not None:
+        return record.Variant(v.name, v.stages, "refused", v.refusal, notes=v.notes)
+    label = record.variant_label(v.name, v.stages)
+    verify, measure = ran.verify[label], ran.measure[label]
+    status: record.Status = {"passed": "accepted", "failed": "failed", "not_run": "built"}[verify.verdict]  # type: ignore[assignment]
+    return record.Variant(
+        v.name, v.stages, status, None, v.source, v.diff, launch=ran.launches.get(label), resources=v.resources,
+        verify=verify, proof=v.proof, measure=measure, notes=v.notes,
+    )  # fmt: skip
+
+
+def _choice(receipt: record.Receipt) -> record.Choice | None:
+    """The fastest accepted variant that beats the baseline; where nothing was timed, none."""
+    best = max(
+        (v for v in receipt.variants if v.status == "accepted" and v.measure.verdict == "faster"),
+        key=lambda v: v.measure.speedup or 0.0, default=None,
+    )  # fmt: skip
+    if best is None:
+        return None
+    reason = f"{best.measure.speedup:.2f}x on {best.measure.card}, same bits at {len(best.verify.sizes)} size sets"
+    return record.Choice(best.name, best.stages, reason)
+
+
+def _exit_code(receipt: record.Receipt) -> int:
+    if receipt.baseline.hazards or receipt.baseline.verify.verdict == "failed":
+        return EXIT_CHECK_FAILED
+    if receipt.refusal is not None:
+        return EXIT_CHECK_FAILED if receipt.refusal.code == "baseline_race" else EXIT_REFUSED
+    if any(v.status == "failed" for v in receipt.variants):
+        return EXIT_CHECK_FAILED
+    made = any(v.status in ("accepted", "built") for v in receipt.variants)
+    reasoned = receipt.decision is not None and receipt.decision.verdict == "do_not_pipeline"
+    return EXIT_OK if made or reasoned else EXIT_REFUSED

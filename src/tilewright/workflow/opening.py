@@ -1,0 +1,155 @@
+"""A source file, its kernel and its baseline build."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tilewright.build.artifact import Artifact, BuildRequest, CompileFailure
+from tilewright.build.build import build
+from tilewright.errors import TilewrightError
+from tilewright.launch.bind import bind
+from tilewright.launch.sidecar import check_against
+from tilewright.launch.spec import LaunchSpec
+from tilewright.settings import Settings
+from tilewright.source.device_view import device_view
+from tilewright.source.parse import number
+from tilewright.source.reader import KernelFunction, KernelSource, OpenKernel, open_kernel, read_source
+
+_KERNEL_NAME = re.compile(r"__global__[^;{}]*?\b(\w+)\s*\(")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """How this file is compiled: the same for the baseline and for every variant.
+
+    Attributes:
+        expression: the kernel as NVRTC names it, ``sgemm<128, 8>``.
+    """
+
+    path: Path
+    arch: str
+    expression: str
+    spec: LaunchSpec | None
+    settings: Settings
+    use_cache: bool
+
+    def request(self, text: str) -> BuildRequest:
+        spec = self.spec
+        view = device_view(text, self.path, spec.build.include if spec is not None else ())
+        return BuildRequest(
+            view.text, self.path.name, self.arch, self.expression, view.headers,
+            tuple(sorted(spec.build.defines.items())) if spec is not None else (),
+            (spec.build.std if spec is not None else None) or "c++17", spec.build.flags if spec is not None else (),
+        )  # fmt: skip
+
+    def build(self, text: str) -> Artifact | CompileFailure:
+        return build(self.request(text), self.settings, use_cache=self.use_cache)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What the analysis starts from."""
+
+    source: KernelSource
+    function: KernelFunction
+    kernel: OpenKernel
+    compiler: Compiler
+    baseline: Artifact
+    block: tuple[int, int, int] | None
+
+
+def open_file(
+    raw: bytes, path: Path, kernel: str | None, spec: LaunchSpec | None, arch: str, settings: Settings, use_cache: bool
+) -> Opened:
+    """Read the file, compile the kernel as it is, check the sidecar against it.
+
+    Raises:
+        TilewrightError: no kernel, several, CUDA that does not compile, a sidecar that does not fit.
+    """
+    source = read_source(raw, str(path))
+    name = kernel or (spec.kernel if spec is not None else None)
+    if not source.kernels:
+        _report_syntax_error(raw, path, arch, spec, settings)
+    function = source.kernel(name)
+    arguments = template_arguments(source, function, spec)
+    expression = function.name + (f"<{', '.join(arguments.values())}>" if function.template else "")
+    compiler = Compiler(path, arch, expression, spec, settings, use_cache)
+    baseline = compiler.build(raw.decode())
+    if isinstance(baseline, CompileFailure):
+        raise compile_error(baseline, path)
+    values, aliases = _values(function, arguments, spec)
+    opened = open_kernel(replace(source, aliases={**source.aliases, **aliases}), function, values)
+    block = None
+    if spec is not None:
+        constants = opened.constants.names()
+        check_against(spec, function.params, constants)
+        block = bind(spec, "default", constants).block
+    return Opened(source, function, opened, compiler, baseline, block)
+
+
+def compile_error(failure: CompileFailure, path: Path) -> TilewrightError:
+    """The compiler's own message, with its line."""
+    file = str(path) if Path(failure.file).name == path.name else failure.file
+    facts = {"file": file} | ({"line": failure.line} if failure.line is not None else {})
+    return TilewrightError("build/compile_error", f"The compiler refuses it: {failure.message}", facts,
+                           "Mend the source, or name missing -D and -I in the sidecar's [build].")  # fmt: skip
+
+
+def _report_syntax_error(raw: bytes, path: Path, arch: str, spec: LaunchSpec | None, settings: Settings) -> None:
+    """Where no kernel can be read although the text has one, the compiler knows better what is wrong."""
+    text = raw.decode()
+    named = _KERNEL_NAME.search(text)
+    if named is None:
+        return
+    failure = Compiler(path, arch, named[1], spec, settings, False).build(text)
+    if isinstance(failure, CompileFailure):
+        raise compile_error(failure, path)
+
+
+def template_arguments(source: KernelSource, function: KernelFunction, spec: LaunchSpec | None) -> dict[str, str]:
+    """Template parameter → argument text: the sidecar's, else those of the file's only launch, else the defaults.
+
+    Raises:
+        TilewrightError: ``source/template_arguments`` where one is missing.
+    """
+    given = list(spec.template) if spec is not None else []
+    if not given:
+        call = re.search(rf"\b{function.name}\s*<([^<>;]*)>\s*<<<", source.text.decode())
+        given = [a.strip() for a in call[1].split(",")] if call is not None else []
+    if len(given) > len(function.template):
+        message = f"{function.name} takes {len(function.template)} template arguments, the sidecar names {len(given)}."
+        if spec is not None and spec.template:
+            raise spec.error(("template",), "template_arguments", message)
+    out: dict[str, str] = {}
+    for i, parameter in enumerate(function.template):
+        text = given[i] if i < len(given) else parameter.default
+        if not text:
+            missing = ", ".join(p.name for p in function.template[i:])
+            raise TilewrightError(
+                "source/template_arguments", f"{function.name} is a template; nothing says what {missing} are.",
+                {"file": source.file, "line": function.line},
+                'Name them in the sidecar, in order: template = ["128", "8"].',
+            )  # fmt: skip
+        out[parameter.name] = text
+    return out
+
+
+def _values(
+    function: KernelFunction, arguments: Mapping[str, str], spec: LaunchSpec | None
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Integer names that the analysis may rely on, and type names."""
+    values: dict[str, int] = {}
+    aliases: dict[str, str] = {}
+    for parameter in function.template:
+        text = arguments[parameter.name]
+        if parameter.kind == "type":
+            aliases[parameter.name] = text
+        elif isinstance(value := {"true": 1, "false": 0}.get(text, number(text)), int):
+            values[parameter.name] = value
+    for name, text in spec.build.defines.items() if spec is not None else ():
+        if isinstance(value := number(str(text)), int):
+            values[name] = value
+    return values, aliases

@@ -1,0 +1,93 @@
+"""What the plan has to know, gathered from the source and the baseline's machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.plan.budget import Budget
+from tilewright.plan.facts import CopyFacts, MathKind, PlanFacts
+from tilewright.receipt import record
+from tilewright.sass.proof import OverlapProof
+from tilewright.source.kernel import Copy, CopyLoop, LaneStore, LoadItem, SharedArray, TiledKernel, Widening
+from tilewright.source.widen import VECTOR_BYTES
+from tilewright.workflow.opening import Opened
+from tilewright.workflow.study import StudiedVariant
+
+
+def math_name(kernel: TiledKernel, proof: OverlapProof) -> MathKind:
+    """``wmma``, ``mma`` or ``fma``: how the compute phase multiplies."""
+    compute = kernel.text[kernel.compute_span.start : kernel.compute_span.end]
+    if b"mma_sync" in compute:
+        return "wmma"
+    return "mma" if proof.math_kind.endswith("MMA") else "fma"
+
+
+def plan_facts(
+    kernel: TiledKernel, opened: Opened, proof: OverlapProof, num_tiles: int | None, blocks: int | None,
+    variants: Sequence[StudiedVariant],
+) -> PlanFacts:  # fmt: skip
+    registers = {record.variant_label(v.name, v.stages): v.resources.registers for v in variants if v.resources.registers}
+    known = proof.verdict != "unknown"
+    first = kernel.staged[0]
+    stalls = sum(s.mean * s.count for s in proof.stalls)
+    return PlanFacts(
+        copies=tuple(_copy_facts(kernel, a) for a in kernel.staged),
+        element_bytes=first.element_bytes, math_kind=math_name(kernel, proof),
+        BM=kernel.tile.bm, BN=kernel.tile.bn, BK=kernel.tile.bk, num_tiles=num_tiles,
+        ops_per_load=proof.ops_per_load if known else None, math_per_tile=proof.mma_per_tile if known else None,
+        stall_cycles=stalls or None,
+        pitch_a_bytes=_pitch(kernel, 0), pitch_b_bytes=_pitch(kernel, 1), blocks=blocks, variant_registers=registers,
+    )  # fmt: skip
+
+
+def _pitch(kernel: TiledKernel, index: int) -> int | None:
+    """Bytes from one row of an operand in shared memory to the next."""
+    if index >= len(kernel.staged):
+        return None
+    array = kernel.staged[index]
+    if len(array.dims) > 1:
+        return array.dims[-1] * array.element_bytes
+    width = kernel.tile.bk if index == 0 else kernel.tile.bn
+    return width * array.element_bytes if width else None
+
+
+def _copy_facts(kernel: TiledKernel, array: SharedArray) -> CopyFacts:
+    entries = [(loop, e) for loop, e in _entries(kernel.loads) if e.array == array.symbol]
+    rows = kernel.tile.bm if array is kernel.staged[0] else kernel.tile.bn
+    tile_bytes = rows * kernel.tile.bk * array.element_bytes if rows and kernel.tile.bk else array.total_bytes
+    loop, entry = entries[0]
+    widened = VECTOR_BYTES if loop is not None and isinstance(loop.widening, Widening) else None
+    scattered = isinstance(entry, LaneStore)
+    load = VECTOR_BYTES if scattered else entry.width_bytes
+    carried = widened or (entry.width_bytes if entry.width_bytes in (4, 8, 16) else None)
+    if isinstance(entry, Copy) and entry.converts:
+        carried = None
+    guarded = isinstance(entry, Copy) and entry.guard is not None
+    return CopyFacts(tile_bytes, load, widened, carried, guarded, scattered)
+
+
+def _entries(items: Sequence[LoadItem], loop: CopyLoop | None = None) -> list[tuple[CopyLoop | None, Copy | LaneStore]]:
+    out: list[tuple[CopyLoop | None, Copy | LaneStore]] = []
+    for item in items:
+        if isinstance(item, CopyLoop):
+            out += _entries(item.body, item)
+        elif isinstance(item, Copy | LaneStore):
+            out.append((loop, item))
+    return out
+
+
+def preconditions_of(kernel: TiledKernel, plan: Budget, num_tiles: int | None) -> tuple[record.Precondition, ...]:
+    """SPEC step 1: what pipelining needs, each judged on its own."""
+    doubled = plan.row(2)
+    staged = sum(a.total_bytes for a in kernel.staged)
+    return (
+        record.Precondition("K-loop of load | sync | compute | sync", True, {"lines": "-".join(map(str, kernel.lines["loop"]))}),
+        record.Precondition("at least 2 tiles at the default sizes", None if num_tiles is None else num_tiles >= 2,
+                            {"num_tiles": num_tiles}),
+        record.Precondition("at least 4 tiles, so that prologue and epilogue amortise",
+                            None if num_tiles is None else num_tiles >= 4, {"num_tiles": num_tiles}),
+        record.Precondition("two stages stay under the cliff", None if doubled is None else not doubled.crosses_cliff,
+                            {"staged_bytes": staged, "smem_bytes": doubled.smem_bytes if doubled else None}),
+        record.Precondition("two stages leave 2 blocks per SM", plan.doubling_keeps_two,
+                            {"blocks_per_sm": doubled.blocks_per_sm if doubled else None}),
+    )  # fmt: skip

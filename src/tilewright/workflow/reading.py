@@ -1,0 +1,111 @@
+"""From a path to bytes, sidecar, architecture and target: everything that can be wrong before any work is done."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tilewright.errors import TilewrightError
+from tilewright.launch.sidecar import find_sidecar, load_sidecar
+from tilewright.launch.spec import LaunchSpec
+
+_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The architecture and the sentence that says why it."""
+
+    arch: str
+    reason: str
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a source file.
+
+    Raises:
+        TilewrightError: ``source/no_file``, ``source/no_cu_files``, ``source/is_directory``, ``source/unreadable``.
+    """
+    facts = {"file": str(path)}
+    if path.is_dir():
+        found = sorted(p.name for p in path.glob("*.cu"))
+        if not found:
+            raise TilewrightError("source/no_cu_files", "The folder holds no .cu file.", facts, "Name a .cu file.")
+        raise TilewrightError(
+            "source/is_directory", f"This is a folder with {len(found)} .cu files; one file at a time.", facts,
+            f"Name one: {path / found[0]}",
+        )  # fmt: skip
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise TilewrightError("source/no_file", "There is no such file.", facts, "Check the path.") from None
+    except OSError as error:
+        raise TilewrightError("source/unreadable", f"The file cannot be read: {error.strerror or error}.", facts) from None
+
+
+def sidecar_for(path: Path, spec: Path | None, kernel: str | None) -> LaunchSpec | None:
+    """The sidecar that was named, or the one beside the kernel, or None.
+
+    Raises:
+        TilewrightError: a sidecar that cannot be read, or one for another kernel than the one asked for.
+    """
+    found = spec if spec is not None else find_sidecar(path, kernel)
+    if found is None:
+        return None
+    loaded = load_sidecar(found)
+    if kernel is not None and loaded.kernel != kernel:
+        raise loaded.error(("kernel",), "other_kernel", f"The sidecar is for {loaded.kernel}, not for {kernel}.",
+                           "Name the right sidecar with --spec.")  # fmt: skip
+    return loaded
+
+
+def target_for(arch: str | None, spec: LaunchSpec | None, gpu_arch: str | None) -> Target:
+    """``--arch``, else the GPU's, else the sidecar's, else sm_86.
+
+    Raises:
+        TilewrightError: ``arch/unknown``.
+    """
+    from tilewright.arch.arch import default_arch, load_arch
+
+    if arch is not None:
+        return Target(load_arch(arch).name, "as asked with --arch")
+    if gpu_arch is not None:
+        try:
+            return Target(load_arch(gpu_arch).name, "the GPU's")
+        except TilewrightError:
+            raise TilewrightError("arch/unknown", f"This machine's GPU is {gpu_arch}, which has no table yet.",
+                                  hint="Name another target with --arch.") from None  # fmt: skip
+    if spec is not None and spec.arch is not None:
+        return Target(load_arch(spec.arch).name, "the sidecar's; no GPU, no --arch")
+    return Target(default_arch(), "no GPU and no --arch")
+
+
+def local_headers(raw: bytes, folder: Path, include: Sequence[Path]) -> tuple[tuple[str, str], ...]:
+    """(name as included, SHA-256) of every header of the user's that the file reaches."""
+    out: dict[str, str] = {}
+    queue = [(raw, folder)]
+    while queue:
+        text, here = queue.pop()
+        for name in sorted({m.decode(errors="replace") for m in _INCLUDE.findall(text)}):
+            for base in (here, *include):
+                candidate = base / name
+                if name not in out and candidate.is_file():
+                    data = candidate.read_bytes()
+                    out[name] = hashlib.sha256(data).hexdigest()
+                    queue.append((data, candidate.parent))
+    return tuple(sorted(out.items()))
+
+
+@cache
+def code_fingerprint() -> str:
+    """SHA-256 over the package's own files: a study made by other code is not taken from the cache."""
+    root = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".toml")):
+        digest.update(path.relative_to(root).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

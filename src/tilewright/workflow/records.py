@@ -1,0 +1,105 @@
+"""The rooms' own types → the receipt's records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.receipt import evidence, record
+
+if TYPE_CHECKING:
+    from tilewright.build.artifact import Artifact
+    from tilewright.measure.measure import Measurement
+    from tilewright.plan.budget import Budget
+    from tilewright.plan.decide import Decision
+    from tilewright.sass.proof import OverlapProof
+    from tilewright.source.kernel import Refusal, TiledKernel
+    from tilewright.verify.verdict import Verification
+
+
+def refusal_record(refusal: Refusal) -> record.Refusal:
+    return record.Refusal(refusal.code, refusal.message, refusal.line, refusal.hint)
+
+
+def proof_record(proof: OverlapProof, baseline_mma: int | None, attempts: tuple[str, ...] = ()) -> evidence.Proof:
+    known = proof.verdict != "unknown"
+    return evidence.Proof(
+        verdict=proof.verdict,
+        tiles_in_flight=proof.tiles_in_flight if known else None,
+        mma_while_in_flight=proof.mma_while_in_flight if known else None,
+        barriers_between=proof.barriers_between if known else None,
+        mma_per_tile=proof.mma_per_tile if known else None,
+        baseline_mma_per_tile=baseline_mma,
+        stalls=tuple(evidence.Stall(s.opcode, s.count, s.min, s.max, s.mean) for s in proof.stalls),
+        excerpt=proof.excerpt,
+        math_kind=proof.math_kind,
+        ops_per_load=proof.ops_per_load,
+        copies=tuple(evidence.CopyCount(c.opcode, c.width_bytes, c.count) for c in proof.copies),
+        wait=proof.wait,
+        tiles_per_trip=proof.tiles_per_trip or None,
+        reason=" ".join(proof.notes),
+        attempts=attempts,
+    )
+
+
+def resources_record(artifact: Artifact, dynamic_bytes: int) -> evidence.Resources:
+    r = artifact.resources
+    return evidence.Resources(r.registers, r.smem_bytes + dynamic_bytes, r.spill_bytes, r.stack_bytes)
+
+
+def tile_record(kernel: TiledKernel, math: str) -> record.Tile:
+    tile = kernel.tile
+    dims = {a.name: a.elements for a in kernel.staged}
+    return record.Tile(tile.bm, tile.bn, tile.bk, dims, tile.threads, dict(tile.elements), math)
+
+
+def loop_record(kernel: TiledKernel, num_tiles: int | None) -> record.Loop:
+    lines = kernel.lines
+    text = kernel.text
+
+    def line(offset: int) -> int:
+        return text.count(b"\n", 0, offset) + 1
+
+    first, second = line(kernel.loop.first_barrier.start), line(kernel.loop.second_barrier.start)
+    phases = (
+        record.Phase("load", *lines["load"]), record.Phase("sync", first, first),
+        record.Phase("compute", *lines["compute"]), record.Phase("sync", second, second),
+    )  # fmt: skip
+    return record.Loop(*lines["loop"], phases, num_tiles)
+
+
+def budget_records(budget: Budget) -> tuple[tuple[record.BudgetRow, ...], tuple[record.Proposal, ...]]:
+    cliff = budget.cliff.smem_bytes if budget.cliff is not None else None
+    rows = tuple(
+        record.BudgetRow(r.stages, r.smem_bytes, r.blocks_per_sm, r.warps_per_sm, r.limiter, r.fits, r.crosses_cliff, cliff)
+        for r in budget.rows
+    )
+    return rows, tuple(
+        record.Proposal(p.kind, p.stages, p.smem_bytes, p.blocks_per_sm, p.cost) for p in budget.proposals
+    )
+
+
+def decision_record(decision: Decision, made: set[str]) -> record.Decision:
+    """The decision, with predictions for the variants that were asked for."""
+    gain = decision.gain
+    return record.Decision(
+        decision.verdict, decision.flop_per_byte, decision.ops_per_load, decision.warps_per_sm,
+        {k: record.Prediction(p.speedup, p.low, p.high) for k, p in decision.predicted.items() if k in made},
+        record.PredictedGain(gain.width, gain.async_copy, gain.overlap) if gain is not None else None,
+        tuple(decision.reasons),
+    )  # fmt: skip
+
+
+def verification_record(v: Verification) -> evidence.Verification:
+    return evidence.Verification(
+        v.verdict, v.executor, v.sizes, v.bit_identical, v.max_abs_error,
+        tuple(evidence.Hazard(h.kind, h.line, h.message) for h in v.hazards),
+        tuple(evidence.SizeCheck(c.size, c.verdict, c.bit_identical, c.max_abs_error, c.bound, c.message) for c in v.checks),
+        v.tolerance, v.reason,
+    )  # fmt: skip
+
+
+def measurement_record(m: Measurement) -> evidence.Measurement:
+    return evidence.Measurement(
+        m.size, m.median_us, m.min_us, m.iqr_us, m.samples, m.gflops, m.gbps, m.roofline_share, m.speedup, m.card,
+        m.driver, m.date, m.verdict, m.reason,
+    )  # fmt: skip

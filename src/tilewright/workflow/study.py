@@ -1,0 +1,62 @@
+"""The half of the job that needs no launch: read, build, rewrite, prove, plan. Cached as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.build.artifact import Artifact
+from tilewright.receipt.evidence import Proof, Resources
+from tilewright.receipt.record import (
+    BudgetRow, Decision, Kernel, Loop, Precondition, Proposal, Refusal, Tile,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StudiedVariant:
+    """One variant as built, or why it was not.
+
+    Attributes:
+        dynamic_bytes: dynamic shared memory of its launch; None leaves the sidecar's.
+    """
+
+    name: str
+    stages: int
+    refusal: Refusal | None = None
+    source: str = ""
+    diff: str = ""
+    artifact: Artifact | None = None
+    dynamic_bytes: int | None = None
+    proof: Proof = Proof()
+    resources: Resources = Resources()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything that is known without running the kernel.
+
+    Attributes:
+        toolchain: what compiled it; disassembler: what took it apart.
+        constants: the file's, for the sidecar's expressions.
+        extra_sets: size sets for the K-loop's trip counts; reduction: the size that the K-loop runs over.
+    """
+
+    toolchain: str
+    disassembler: str
+    kernel: Kernel
+    constants: dict[str, int]
+    baseline: Artifact
+    baseline_proof: Proof
+    baseline_resources: Resources
+    refusal: Refusal | None = None
+    tile: Tile | None = None
+    loop: Loop | None = None
+    preconditions: tuple[Precondition, ...] = ()
+    budget: tuple[BudgetRow, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
+    decision: Decision | None = None
+    variants: tuple[StudiedVariant, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    extra_sets: dict[str, dict[str, int]] | None = None
+    reduction: str | None = None

@@ -1,0 +1,139 @@
+"""Makes a :class:`Study`: the receipt's static half."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from tilewright.arch.arch import Arch, load_arch
+from tilewright.build.build import toolchain
+from tilewright.launch.bind import bind
+from tilewright.launch.spec import LaunchSpec
+from tilewright.plan.budget import Budget, budget
+from tilewright.plan.decide import decide
+from tilewright.receipt import record
+from tilewright.sass.nvdisasm import find_nvdisasm
+from tilewright.sass.proof import OverlapProof
+from tilewright.source.analysis import analyse
+from tilewright.source.kernel import Refusal, TiledKernel
+from tilewright.source.trips import trip_count
+from tilewright.verify.variant import trip_count_sets
+from tilewright.workflow.opening import Opened
+from tilewright.workflow.planning import math_name, plan_facts, preconditions_of
+from tilewright.workflow.probing import confirm
+from tilewright.workflow.records import (
+    budget_records, decision_record, loop_record, proof_record, refusal_record, resources_record, tile_record,
+)  # fmt: skip
+from tilewright.workflow.study import StudiedVariant, Study
+from tilewright.workflow.variants import later_variants, make, proof_of, rewriters
+
+NO_SIDECAR = (
+    "No sidecar: nothing can be launched, so nothing is verified or timed, and the trip count is not known. "
+    "A sidecar (KERNEL.toml beside KERNEL.cu) adds verification at every size, timing, and the number of tiles."
+)
+
+
+def study(
+    opened: Opened, stages: tuple[int, ...], wanted: tuple[str, ...] | None, progress: Callable[[str], None]
+) -> Study:
+    """Analyse, rewrite, build and prove."""
+    spec, arch = opened.compiler.spec, load_arch(opened.compiler.arch)
+    dynamic = bind(spec, "default", opened.kernel.constants.names()).shared_bytes if spec is not None else 0
+    progress("reading the kernel")
+    baseline_proof = proof_of(opened.baseline, opened.compiler)
+    base = Study(
+        toolchain=opened.baseline.toolchain or toolchain() or "",
+        disassembler="nvdisasm" if find_nvdisasm(opened.compiler.settings) else "",
+        kernel=record.Kernel(opened.source.file, opened.function.name, opened.function.line),
+        constants=opened.kernel.constants.names(),
+        baseline=opened.baseline,
+        baseline_proof=proof_record(baseline_proof, None),
+        baseline_resources=resources_record(opened.baseline, dynamic),
+        notes=() if spec is not None else (NO_SIDECAR,),
+    )
+    understood = analyse(opened.kernel, opened.block)
+    if not isinstance(understood, Refusal):
+        understood = confirm(understood, opened.compiler) or understood
+    if isinstance(understood, Refusal):
+        return replace(base, refusal=refusal_record(understood))
+    return _full(base, opened, understood, arch, baseline_proof, stages, wanted, progress)
+
+
+def _full(
+    base: Study, opened: Opened, kernel: TiledKernel, arch: Arch, proof: OverlapProof, stages: tuple[int, ...],
+    wanted: tuple[str, ...] | None, progress: Callable[[str], None],
+) -> Study:  # fmt: skip
+    spec = opened.compiler.spec
+    threads = kernel.tile.threads or 0
+    plan = budget(
+        arch, threads=max(threads, 1), registers=opened.baseline.resources.registers,
+        smem_single_bytes=base.baseline_resources.smem_bytes or 0, staged_bytes=sum(a.total_bytes for a in kernel.staged),
+    )  # fmt: skip
+    variants = _variants(opened, kernel, arch, plan, proof, stages, wanted, progress)
+    made = {record.variant_label(v.name, v.stages) for v in variants if v.refusal is None}
+    num_tiles, blocks = _launch_facts(kernel, spec, base)
+    facts = plan_facts(kernel, opened, proof, num_tiles, blocks, variants)
+    decision = decide(facts, plan, arch)
+    rows, proposals = budget_records(plan)
+    reduction, extra = _trip_sets(kernel, spec, base, stages)
+    assumptions = [*kernel.assumptions]
+    if spec is not None:
+        assumptions += [f"{name} = {str(value).lower()} (sidecar)" for name, value in spec.assume.items()]
+    return replace(
+        base, tile=tile_record(kernel, math_name(kernel, proof)), loop=loop_record(kernel, num_tiles),
+        preconditions=preconditions_of(kernel, plan, num_tiles), budget=rows, proposals=proposals,
+        decision=decision_record(decision, made), variants=tuple(variants), assumptions=tuple(assumptions),
+        notes=(*base.notes, plan.cliff_text), extra_sets=extra, reduction=reduction,
+    )  # fmt: skip
+
+
+def _variants(
+    opened: Opened, kernel: TiledKernel, arch: Arch, plan: Budget, proof: OverlapProof, stages: tuple[int, ...],
+    wanted: tuple[str, ...] | None, progress: Callable[[str], None],
+) -> list[StudiedVariant]:  # fmt: skip
+    """All that the idiom and the architecture allow; compiled side by side, listed in a fixed order."""
+    jobs = [j for j in rewriters(kernel, arch, stages) if wanted is None or j[0] in wanted]
+
+    def one(job: tuple[str, int, object]) -> StudiedVariant:
+        name, count, rewriter = job
+        row = plan.row(count)
+        result = make(name, count, rewriter, opened.compiler, arch, row is None or row.fits, proof)  # type: ignore[arg-type]
+        progress(f"built {record.variant_label(name, count)}")
+        return result
+
+    # Two at a time: compiling and disassembling leave Python, and more would need more memory than they save time.
+    with ThreadPoolExecutor(2) as pool:
+        variants = list(pool.map(one, jobs))
+    return variants + [v for v in later_variants(arch) if wanted is None or v.name in wanted]
+
+
+def _launch_facts(kernel: TiledKernel, spec: LaunchSpec | None, base: Study) -> tuple[int | None, int | None]:
+    """(tiles, blocks) at the default sizes."""
+    if spec is None:
+        return None, None
+    launch = bind(spec, "default", base.constants)
+    x, y, z = launch.grid
+    return trip_count(kernel, launch.scalars), x * y * z
+
+
+def _trip_sets(
+    kernel: TiledKernel, spec: LaunchSpec | None, base: Study, stages: tuple[int, ...]
+) -> tuple[str | None, dict[str, dict[str, int]]]:
+    """The size that the K-loop runs over, and size sets at which the rings start, fill and drain."""
+    if spec is None or not kernel.tile.bk:
+        return None, {}
+    sizes = spec.sizes.get("small", spec.sizes["default"])
+    depth = kernel.tile.bk
+
+    def trips(changed: dict[str, int]) -> int | None:
+        return trip_count(kernel, bind(spec, changed, base.constants).scalars)
+
+    here = trips(dict(sizes))
+    names = [n for n in sizes if here is not None and trips({**sizes, n: sizes[n] + depth}) == here + 1]
+    if len(names) != 1:
+        return None, {}
+    out: dict[str, dict[str, int]] = {}
+    for s in stages or (2,):
+        out |= trip_count_sets(sizes, names[0], depth, s)
+    return names[0], dict(sorted(out.items(), key=lambda kv: kv[1][names[0]]))

@@ -1,0 +1,151 @@
+"""One variant: rewrite, build, prove; and what is tried when the compiler undid the overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tilewright.arch.arch import Arch
+from tilewright.build.artifact import Artifact, CompileFailure
+from tilewright.receipt import record
+from tilewright.rewrite import cp_async, ldg
+from tilewright.rewrite.result import Remedy, RewrittenSource
+from tilewright.sass.listing import disassemble
+from tilewright.sass.proof import OverlapProof, prove
+from tilewright.source.kernel import Refusal, TiledKernel
+from tilewright.workflow.opening import Compiler
+from tilewright.workflow.records import proof_record, refusal_record, resources_record
+from tilewright.workflow.study import StudiedVariant
+
+Rewriter = Callable[[Remedy], RewrittenSource | Refusal]
+
+# SPEC step 7: in this order, each on top of what has helped so far.
+REMEDIES = (
+    Remedy(),
+    Remedy(restore_unroll=True),
+    Remedy(restore_unroll=True, unroll_one=True),
+    Remedy(restore_unroll=True, unroll_one=True, fence=True),
+)
+# Variants of the contract that this version does not write yet, and the architecture that each needs.
+LATER = (("bulk", 2, (9, 0)), ("tma", 2, (9, 0)), ("widen", 1, None), ("retile", 1, None), ("cap_registers", 1, None))
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One build of a variant under one remedy."""
+
+    source: RewrittenSource
+    artifact: Artifact
+    proof: OverlapProof
+
+
+def rewriters(kernel: TiledKernel, arch: Arch, stages: tuple[int, ...]) -> list[tuple[str, int, Rewriter]]:
+    """(variant, stages, rewriter) of everything this version can try."""
+    limit = arch.smem_static_max_bytes
+    out: list[tuple[str, int, Rewriter]] = [
+        ("ldg", 2, lambda r: ldg.rewrite(kernel, False, limit, r)),
+        ("ldg_single", 1, lambda r: ldg.rewrite(kernel, True, limit, r)),
+    ]
+    for s in stages:
+        out.append(("cp_async", s, lambda r, s=s: cp_async.rewrite(kernel, s, limit, r)))  # type: ignore[misc]
+    return out
+
+
+def make(
+    name: str, stages: int, rewriter: Rewriter, compiler: Compiler, arch: Arch, fits: bool, baseline: OverlapProof
+) -> StudiedVariant:
+    """Rewrite, build and prove one variant.
+
+    Args:
+        fits: whether a block with this ring can run on an SM at all.
+        baseline: the proof of the kernel as it was, for its math per tile.
+    """
+    if name == "cp_async" and not arch.has_cp_async:
+        return refused(name, stages, record.Refusal("needs_arch", f"cp.async needs sm_80, this is {arch.name}",
+                                                    hint="the ldg variant runs on every architecture"))  # fmt: skip
+    attempts: list[Attempt] = []
+    tried: list[str] = []
+    for remedy in REMEDIES:
+        written = rewriter(remedy)
+        if isinstance(written, Refusal):
+            return refused(name, stages, refusal_record(written))
+        if not fits:
+            return refused(name, stages, record.Refusal("budget_exceeded", f"{stages} stages do not fit on an SM of {arch.name}",
+                                                        hint="ask for fewer stages"))  # fmt: skip
+        if attempts and written.text == attempts[-1].source.text:
+            continue
+        outcome = compiler.build(written.text)
+        if isinstance(outcome, CompileFailure):
+            if attempts:
+                break
+            return refused(name, stages, record.Refusal("not_understood", f"the rewritten source does not compile: {outcome.message}",
+                                                        outcome.line, "please report this kernel"))  # fmt: skip
+        attempts.append(Attempt(written, outcome, proof_of(outcome, compiler)))
+        tried.append(f"{remedy.text() or 'as written'}: {_summary(attempts[-1].proof)}")
+        if good(attempts[-1], baseline):
+            break
+    best = min(attempts, key=lambda a: _badness(a, baseline))
+    return _finished(name, stages, best, baseline, tuple(tried) if len(tried) > 1 else ())
+
+
+def refused(name: str, stages: int, refusal: record.Refusal) -> StudiedVariant:
+    return StudiedVariant(name, stages, refusal)
+
+
+def proof_of(artifact: Artifact, compiler: Compiler) -> OverlapProof:
+    function = disassemble(artifact.cubin, compiler.settings).function(artifact.kernel)
+    if function is None:
+        return OverlapProof("unknown", notes=("The disassembly does not hold the kernel.",))
+    return prove(function)
+
+
+def good(attempt: Attempt, baseline: OverlapProof) -> bool:
+    return _badness(attempt, baseline) == (0, 0, 0)
+
+
+def _badness(attempt: Attempt, baseline: OverlapProof) -> tuple[int, int, int]:
+    """Spills first, then lost math, then lost overlap."""
+    same = baseline.verdict == "unknown" or attempt.proof.mma_per_tile == baseline.mma_per_tile
+    spills = attempt.artifact.resources.spill_bytes + attempt.artifact.resources.stack_bytes
+    return (spills, int(not same), int(attempt.proof.verdict != "overlap"))
+
+
+def _summary(proof: OverlapProof) -> str:
+    return f"{proof.verdict}, {proof.mma_per_tile} math per tile, {proof.tiles_in_flight} tiles in flight"
+
+
+def _finished(
+    name: str, stages: int, best: Attempt, baseline: OverlapProof, tried: tuple[str, ...]
+) -> StudiedVariant:
+    dynamic = best.source.dynamic_bytes
+    notes: list[str] = []
+    if best.source.remedy.text():
+        notes.append(f"{name} {stages}: added {best.source.remedy.text()}")
+    if dynamic:
+        notes.append(f"{name} {stages} stages: launch with {dynamic} dynamic bytes; raise the limit with cudaFuncSetAttribute")
+    known = baseline.verdict != "unknown"
+    studied = StudiedVariant(
+        name, stages, None, best.source.text, best.source.diff, best.artifact, dynamic or None,
+        proof_record(best.proof, baseline.mma_per_tile if known else None, tried),
+        resources_record(best.artifact, dynamic), tuple(notes),
+    )  # fmt: skip
+    spilled = best.artifact.resources.spill_bytes
+    if spilled:
+        return refused(name, stages, record.Refusal("budget_exceeded", f"the compiler spills {spilled} bytes a thread",
+                                                    hint="more threads a block, or a smaller BK"))  # fmt: skip
+    if known and best.proof.verdict != "unknown" and best.proof.mma_per_tile != baseline.mma_per_tile:
+        message = f"math instructions per tile changed: {baseline.mma_per_tile} became {best.proof.mma_per_tile}"
+        return refused(name, stages, record.Refusal("not_understood", message, hint="; ".join(tried)))
+    return studied
+
+
+def later_variants(arch: Arch) -> list[StudiedVariant]:
+    """The contract's other variants, each with why it is not here."""
+    out: list[StudiedVariant] = []
+    for name, stages, need in LATER:
+        if need is not None and not arch.has_bulk:
+            why = record.Refusal("needs_arch", f"{name} copies need sm_90 or later, this is {arch.name}")
+        else:
+            why = record.Refusal("not_available", "this version does not write it yet")
+        out.append(refused(name, stages, why))
+    return out
