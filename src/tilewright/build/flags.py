@@ -41,11 +41,11 @@ _VALUES = {
 # What speaks to nvcc alone (host compiler, linking, files, several targets), or is always on here.
 _IGNORED = frozenset(
     (
-        *("-O", "-O0", "-O1", "-O2", "-O3", "-g", "-pg", "-c", "-m64", "-shared", "-cubin", "-ptx", "-fatbin", "-dc"),
+        *("-O0", "-O1", "-O2", "-O3", "-g", "-pg", "-c", "-m64", "-shared", "-cubin", "-ptx", "-fatbin", "-dc"),
         *("-lineinfo", "-generate-line-info", "-expt-relaxed-constexpr", "-expt-extended-lambda", "-extended-lambda"),
         *("-resource-usage", "-res-usage", "-keep", "-compile", "-dlto", "-forward-unknown-to-host-compiler"),
-        *("-MD", "-MMD", "-M", "-MP", "-x=cu", "-Wno-deprecated-gpu-targets", "-source-in-ptx", "-src-in-ptx"),
-        *("-default-device", "-device-as-default-execution-space", "-Wreorder", "-Werror-all", "-no-compress"),
+        *("-MD", "-MMD", "-M", "-MP", "-Wno-deprecated-gpu-targets", "-source-in-ptx", "-src-in-ptx"),
+        *("-default-device", "-device-as-default-execution-space", "-Wreorder", "-no-compress"),
     )
 )
 _IGNORED_VALUES = frozenset(
@@ -54,7 +54,7 @@ _IGNORED_VALUES = frozenset(
         *("-ccbin", "-compiler-bindir", "-arch", "-gpu-architecture", "-code", "-gpu-code", "-gencode"),
         *("-generate-code", "-o", "-output-file", "-MF", "-MT", "-x", "-l", "-library", "-L", "-library-path", "-t"),
         *("-threads", "-rdc", "-relocatable-device-code", "-cudart", "-keep-dir", "-default-stream", "-Werror"),
-        *("-diag-suppress-host", "-optimize", "-allow-unsupported-compiler", "-forward-unknown-opts"),
+        *("-optimize", "-O", "-allow-unsupported-compiler"),
     )
 )
 # Values may be glued to these: -DN=4, -lcublas.
