@@ -9,7 +9,7 @@ import receipt_samples as samples
 
 from tilewright.receipt.drawing import Cell, Column, Pen, kib, number, printable
 from tilewright.receipt.evidence import Hazard, Proof, Resources, SizeCheck, Stall
-from tilewright.receipt.record import Receipt, Refusal, Tile, Tool
+from tilewright.receipt.record import Receipt, Refusal, Tile, Tool, Variant
 from tilewright.receipt.reports import Copy, InspectedKernel, InspectReport, ProvenKernel, ProveReport
 from tilewright.receipt.reports_text import render_inspect, render_prove
 from tilewright.receipt.text import render
@@ -99,7 +99,24 @@ def test_refusals_carry_code_line_and_hint() -> None:
     assert "Use `tilewright prove`." in text
     assert "Refused [already_pipelined]: no variant was made." in text
     assert "read_after_write" in text
-    assert "[needs_arch] TMA needs sm_90" in render(samples.laptop())
+    assert "[needs_arch] tma2: TMA needs sm_90" in render(samples.laptop())
+
+
+def test_refusals_with_the_same_reason_stand_together() -> None:
+    base = samples.laptop()
+    later = Refusal("not_available", "this version does not write it yet")
+    more = tuple(Variant(name, 1, "refused", later) for name in ("widen", "retile"))
+    assert "[not_available] widen, retile: this version" in render(replace(base, variants=(*base.variants, *more)))
+
+
+def test_a_narrow_terminal_goes_without_columns_that_say_nothing() -> None:
+    def header(width: int) -> list[list[str]]:
+        lines = render(samples.laptop(), width=width).splitlines()
+        return [line.split() for line in lines if line.startswith("variant")]
+
+    assert len(header(80)) == 1
+    assert "bits" not in header(80)[0]
+    assert "bits" in header(120)[0]
 
 
 def test_a_failed_variant_is_named_with_what_failed() -> None:

@@ -91,8 +91,9 @@ def _overlap(variant: Variant) -> tuple[bool | None, str]:
     proof = variant.proof
     if proof.verdict == "unknown":
         return None, proof.reason or "not proved"
-    tiles = proof.tiles_in_flight if proof.tiles_in_flight is not None else "?"
-    return proof.verdict == "overlap", f"{tiles} tiles in flight during the compute phase"
+    tiles = proof.tiles_in_flight
+    number = "some tiles" if tiles is None else "1 tile" if tiles == 1 else f"{tiles} tiles"
+    return proof.verdict == "overlap", f"{number} in flight during the compute phase"
 
 
 def _faster(variant: Variant) -> tuple[bool | None, str]:

@@ -85,13 +85,17 @@ class Pen:
 
     def table(self, columns: Sequence[Column]) -> list[str]:
         """An aligned table; where it is too wide, one table per group, each with the first column."""
-        if sum(column.width + _GAP for column in columns) - _GAP <= self.width:
+        if self.fits(columns):
             return self._table(columns)
         lines: list[str] = []
         for group in dict.fromkeys(column.group for column in columns[1:]):
             lines += [""] if lines else []
             lines += self._table([columns[0], *(column for column in columns[1:] if column.group == group)])
         return lines
+
+    def fits(self, columns: Sequence[Column]) -> bool:
+        """Whether the columns stand beside each other within the width."""
+        return sum(column.width + _GAP for column in columns) - _GAP <= self.width
 
     def _table(self, columns: Sequence[Column]) -> list[str]:
         depth = max(column.header.count("\n") for column in columns) + 1

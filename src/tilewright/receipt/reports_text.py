@@ -21,7 +21,8 @@ def render_prove(report: ProveReport, *, width: int = 100, color: bool = False) 
         lines += pen.labelled("result", "No kernel was found.", "warn")
     if report.notes:
         lines += pen.bullets("notes", report.notes)
-    if any(kernel.proof.verdict == "overlap" for kernel in report.kernels):
+    overlap = any(kernel.proof.verdict == "overlap" for kernel in report.kernels)
+    if overlap and not any(PERMITTED_ONLY in line for line in lines):
         lines += ["", PERMITTED_ONLY]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 

@@ -71,7 +71,6 @@ def _tile_facts(tile: Tile | None) -> list[str]:
     facts = [" ".join(word for word in words if word)]
     if len(elements) > 1:
         facts[0] += f" ({', '.join(f'{operand} {element}' for operand, element in tile.elements.items())})"
-    facts += [", ".join(f"{name} {extent}" for name, extent in tile.dims.items())]
     facts += [f"{tile.threads} threads"] if tile.threads is not None else []
     return [fact for fact in facts if fact]
 
@@ -118,9 +117,7 @@ def _baseline(receipt: Receipt, pen: Pen) -> list[str]:
     base = receipt.baseline
     if base == type(base)():
         return []
-    parts = [verify_text(base.verify), proof_text(base.proof)]
-    if base.measure.verdict != "not_run" or base.measure.median_us is not None:
-        parts.append(measure_text(base.measure))
+    parts = [verify_text(base.verify), proof_text(base.proof), measure_text(base.measure)]
     lines = pen.labelled("baseline", ", ".join(parts))
     for hazard in base.hazards:
         place = f"{receipt.kernel.file}:{hazard.line}: " if hazard.line is not None else ""
@@ -202,7 +199,11 @@ def _checklist(receipt: Receipt, pen: Pen, verbose: bool) -> list[str]:
         items = [item for item in receipt.checklist if item.holds is holds]
         if verbose:
             for item in items:
-                lines += pen.labelled(f"  {name}", f"{item.item} ({item.reason})" if item.reason else item.item, style)
+                lines += pen.labelled(
+                    "  unknown" if holds is None else f"  {name}",
+                    f"{item.item} ({item.reason})" if item.reason else item.item,
+                    style,
+                )
         elif items:
             label = "" if lines else "checklist"
             lines += pen.labelled(label, f"{name}: {', '.join(item.item for item in items)}", style)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.receipt.checklist import judged_variant
 from tilewright.receipt.drawing import Cell, Column, Pen, factor, kib, number, printable
 from tilewright.receipt.evidence import Verification
@@ -9,6 +11,7 @@ from tilewright.receipt.record import Attribution, Receipt, Refusal, Variant
 
 PERMITTED_ONLY = "Order proves that overlap is permitted; only timing shows that it happens."
 
+_EMPTY = frozenset({"-", "not run"})
 _STATUS_STYLES = {"accepted": "good", "built": "warn", "refused": "warn", "failed": "bad"}
 # Header and group: what running it showed (0), what compiling it showed (1). A narrow terminal gets one table for each.
 _COLUMNS = (
@@ -27,20 +30,39 @@ _COLUMNS = (
 
 
 def variants_table(receipt: Receipt, pen: Pen) -> list[str]:
-    """One row per variant, ``*`` at the choice; below it the reason of every row that was refused or failed."""
-    cells = zip(*(_row(receipt, variant) for variant in receipt.variants), strict=True)
-    heads = zip(_COLUMNS, cells, strict=True)
-    lines = pen.table([Column(header, column, group) for (header, group), column in heads])
-    for variant in receipt.variants:
-        if variant.refusal is not None:
-            lines += refusal_lines(variant.label, receipt.kernel.file, variant.refusal, pen)
-        elif variant.status == "failed":
+    """One row per variant that was made, ``*`` at the choice; then what failed, and what was refused and why."""
+    made = [variant for variant in receipt.variants if variant.status != "refused"]
+    lines = pen.table(_columns(receipt, made, pen)) if made else []
+    for variant in made:
+        if variant.status == "failed":
             lines += pen.labelled(variant.label, _failure(variant), "bad")
         for hazard in variant.verify.hazards:
             place = f"line {hazard.line}: " if hazard.line is not None else ""
             lines += pen.labelled(variant.label, f"{place}{hazard.kind}: {hazard.message}", "bad")
         if variant.notes:
             lines += pen.bullets(variant.label, variant.notes)
+    return lines + _refused(receipt, pen)
+
+
+def _columns(receipt: Receipt, made: list[Variant], pen: Pen) -> list[Column]:
+    cells = zip(*(_row(receipt, variant) for variant in made), strict=True)
+    columns = [Column(header, column, group) for (header, group), column in zip(_COLUMNS, cells, strict=True)]
+    if pen.fits(columns):
+        return columns
+    # A narrow terminal goes without the columns that say nothing; the summary says what did not run.
+    return [column for column in columns if any(cell.text not in _EMPTY for cell in column.cells)]
+
+
+def _refused(receipt: Receipt, pen: Pen) -> list[str]:
+    """Refusals, those with the same reason together."""
+    labels: dict[Refusal, list[str]] = {}
+    for variant in receipt.variants:
+        if variant.refusal is not None:
+            labels.setdefault(variant.refusal, []).append(variant.label)
+    lines: list[str] = []
+    for refusal, names in labels.items():
+        named = replace(refusal, message=f"{', '.join(names)}: {refusal.message}")
+        lines += refusal_lines("" if lines else "refused", receipt.kernel.file, named, pen)
     return lines
 
 
@@ -55,8 +77,6 @@ def _row(receipt: Receipt, variant: Variant) -> list[Cell]:
     chosen = receipt.choice is not None and receipt.choice.label == variant.label
     name = Cell(f"{variant.label} *" if chosen else variant.label, "bold" if chosen else "")
     status = Cell(variant.status, _STATUS_STYLES[variant.status])
-    if variant.status == "refused":
-        return [name, *[Cell("-", "dim")] * (len(_COLUMNS) - 2), status]
     proof, resources = variant.proof, variant.resources
     return [
         name,
@@ -152,6 +172,7 @@ def excerpt_lines(receipt: Receipt, pen: Pen, verbose: bool) -> list[str]:
         if variant.proof.excerpt and (verbose or chosen):
             lines += ["", pen.paint(f"SASS of {variant.label}, steady state", "bold")]
             lines += ["  " + printable(line.expandtabs(4)) for line in variant.proof.excerpt.splitlines()]
-    if lines:
+    # The disassembler's room may have said it under the excerpt itself.
+    if lines and not any(PERMITTED_ONLY in line for line in lines):
         lines.append(PERMITTED_ONLY)
     return lines
