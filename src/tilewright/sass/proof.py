@@ -12,7 +12,7 @@ from tilewright.sass.kloop import Work, find_k_loops, work_of
 from tilewright.sass.listing import Function
 from tilewright.sass.operands import access_bytes, is_global_load
 from tilewright.sass.steady import SteadyPath, steady_path
-from tilewright.sass.tiles import SHARE_OF_OVERLAP, Overlap, overlap_of
+from tilewright.sass.tiles import LEAST_IN_FLIGHT, Overlap, overlap_of
 from tilewright.sass.untraced import caveats, why_no_k_loop, why_untraced
 
 _STALLS_OF = ("LDGSTS", "LDG", "STS", "LDS", "LDSM", "BAR", "DEPBAR")
@@ -43,11 +43,11 @@ class OverlapProof:
     """What the SASS of one kernel permits.
 
     Attributes:
-        verdict: ``overlap`` when a share of `SHARE_OF_OVERLAP` or more of a tile's math runs while another tile's
-            copies are outstanding; ``no_overlap`` when less does; ``unknown``, with the reason in `notes`, when the
-            code was not understood.
-        tiles_in_flight: tiles whose copies are outstanding while a tile is computed (`mean_in_flight`, rounded); 0 for
-            ``no_overlap``.
+        verdict: ``overlap`` when enough of a tile's math (`LEAST_IN_FLIGHT`) lies between the issue of the average copy
+            and the wait that retires it; ``no_overlap`` when less does; ``unknown``, with the reason in `notes`, when
+            the code was not understood.
+        tiles_in_flight: tiles whose copies are outstanding while a tile is computed (`mean_in_flight`, rounded); 0
+            exactly for ``no_overlap`` and ``unknown``.
         mma_while_in_flight: math instructions of one tile that run while another tile's copies are outstanding. Where
             only part of a tile's bytes are, they count in that part.
         barriers_between: block barriers between a copy's issue and the wait that retires it. They wait for no copy.
@@ -126,7 +126,7 @@ def _judged(function: Function, path: SteadyPath, work: Work, proof: OverlapProo
     if isinstance(found, str):
         return replace(proof, notes=(found, *proof.notes))
     per_tile = found.math_per_trip / found.tiles_per_trip
-    overlaps = found.share >= SHARE_OF_OVERLAP
+    overlaps = found.mean_in_flight >= LEAST_IN_FLIGHT
     return replace(
         proof,
         verdict="overlap" if overlaps else "no_overlap",
@@ -147,8 +147,8 @@ def _remarks(found: Overlap, overlaps: bool) -> list[str]:
     remarks = []
     if not overlaps and found.share > 0:
         remarks.append(
-            f"{found.share:.0%} of the math runs while copies are in flight: less than half, a tail that the compiler "
-            "moved, or loads that it sank below the math."
+            f"Only {found.share:.0%} of the math runs while copies are in flight: a tail that the compiler moved, or "
+            "loads that it sank below the math."
         )
     if overlaps and found.idle_copies:
         remarks.append(f"{found.idle_copies} of {len(found.copies)} copies per trip overlap no math.")
@@ -184,4 +184,4 @@ def _stalls(function: Function, active: list[int], work: Work) -> tuple[StallRow
     return tuple(sorted(rows, key=lambda row: (row.opcode not in math, -row.count, row.opcode)))
 
 
-__all__ = ["ORDER_IS_NOT_TIME", "SHARE_OF_OVERLAP", "CopyRow", "OverlapProof", "StallRow", "prove"]
+__all__ = ["LEAST_IN_FLIGHT", "ORDER_IS_NOT_TIME", "CopyRow", "OverlapProof", "StallRow", "prove"]

@@ -55,8 +55,8 @@ struct Tile {
     __device__ void fetch(int tile) {
         const int i = threadIdx.x * 4, row = row0 + i / BK, k = tile * BK + i % BK, kb = tile * BK + i / BN, col = col0 + i % BN;
         const bool in_a = STYLE != GUARDED || (row < M && k < K), in_b = STYLE != GUARDED || (kb < K && col < Ncols);
-        kept_a = in_a ? *reinterpret_cast<const float4*>(A + size_t(row) * K + k) : float4{0, 0, 0, 0};
-        kept_b = in_b ? *reinterpret_cast<const float4*>(B + size_t(kb) * Ncols + col) : float4{0, 0, 0, 0};
+        kept_a = in_a ? __ldcg(reinterpret_cast<const float4*>(A + size_t(row) * K + k)) : float4{0, 0, 0, 0};
+        kept_b = in_b ? __ldcg(reinterpret_cast<const float4*>(B + size_t(kb) * Ncols + col)) : float4{0, 0, 0, 0};
     }
     __device__ void store(int stage) {
         const int i = threadIdx.x * 4, row = i / BK, k = i % BK;

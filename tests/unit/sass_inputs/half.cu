@@ -61,7 +61,7 @@ struct Tile {
 #pragma unroll
         for (int n = 0; n < TURNS; ++n) {
             const half* from = source(threadIdx.x + n * THREADS, tile, inside);
-            kept[n] = STYLE != GUARDED || inside ? *reinterpret_cast<const int4*>(from) : int4{0, 0, 0, 0};
+            kept[n] = STYLE != GUARDED || inside ? __ldcg(reinterpret_cast<const int4*>(from)) : int4{0, 0, 0, 0};
         }
     }
     __device__ void store(int stage) {
