@@ -113,12 +113,12 @@ class _Job:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def study(self, say: Progress) -> Study:
-        """From the cache, where the compiler that is installed made it (or none is installed); else made now."""
+        """From the cache; else made now. Another compiler's study counts only where none can be made here."""
         cache = Cache(self.settings.cache_dir, "study")
         key = self.key()
         if self.use_cache:
             found = cache.get_value(key, Study)
-            if found is not None and toolchain() in (None, found.toolchain):
+            if found is not None and (toolchain() == found.toolchain or not _can_study(self.settings)):
                 return replace(found, kernel=replace(found.kernel, file=str(self.path)))
         from tilewright.workflow.opening import open_file
         from tilewright.workflow.studying import study
@@ -131,6 +131,16 @@ class _Job:
         if self.use_cache:
             cache.put_value(key, made)
         return made
+
+
+def _can_study(settings: Settings) -> bool:
+    """Whether compiler, parser and disassembler are here; a GPU box may have none of them and works from the cache."""
+    from importlib.util import find_spec
+
+    from tilewright.sass.nvdisasm import find_nvdisasm
+
+    parser = find_spec("tree_sitter") is not None and find_spec("tree_sitter_cuda") is not None
+    return toolchain() is not None and parser and find_nvdisasm(settings) is not None
 
 
 # -- the record --------------------------------------------------------------------------------------

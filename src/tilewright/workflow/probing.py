@@ -25,7 +25,7 @@ _TAG = re.compile(r"tilewright: ([^\"\n]+?) @(\d+)")
 
 
 def probe_text(kernel: TiledKernel) -> str:
-    """The source with a ``static_assert`` for every fact; only the first line grows, the others keep their numbers."""
+    """The source with a ``static_assert`` for every fact; lines keep their numbers."""
     inserts: dict[int, list[str]] = defaultdict(list)
     for p in kernel.probes:
         check = f' static_assert({p.condition}, "tilewright: {p.tag} @{p.line}");'
@@ -34,7 +34,7 @@ def probe_text(kernel: TiledKernel) -> str:
             inserts[p.at.end].append(check + " }")
         else:
             inserts[p.at.end].append(check)
-    out, at = [_SAME.replace("\n", " ")], 0
+    out, at = [f"{_SAME}#line 1\n"], 0
     for offset in sorted(inserts):
         out.append(kernel.text[at:offset].decode())
         pieces = inserts[offset]
