@@ -192,12 +192,16 @@ def test_inspect_report_text() -> None:
             "gemm",
             12,
             tile=Tile(64, 64, 32, threads=128, elements={"A": "int8", "B": "int8"}, math="wmma"),
-            copies=(Copy("a", "As", 20, "int8", 1, 16, "zero fill where row >= M"),),
+            copies=(
+                Copy("a", "As", 20, "int8", 1, 16, "zero fill where row >= M"),
+                Copy("b", "Bs", 24, "int8", 1, None, "zero fill where row >= M"),
+            ),
         ),
         InspectedKernel("relu", 90, Refusal("no_k_loop", "There is no loop that loads a tile.", 90, "Nothing to do.")),
     )
     text = render_inspect(InspectReport(tool=Tool("1"), file="g.cu", kernels=kernels), width=80)
     assert "int8 wmma 64x64x32, 128 threads" in text
     assert "a -> As" in text
+    assert "- line 20, 24: zero fill where row >= M" in text
     assert "g.cu:90: [no_k_loop]" in text
     assert "g.cu has no kernel" in render_inspect(InspectReport(tool=Tool("1"), file="g.cu"))

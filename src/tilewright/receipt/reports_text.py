@@ -83,9 +83,11 @@ def _inspected(file: str, kernel: InspectedKernel, pen: Pen) -> list[str]:
         lines += refusal_lines("refused", file, kernel.refusal, pen)
     if kernel.copies:
         lines += pen.table(_copies(kernel.copies))
+    remarks: dict[str, list[str]] = {}
     for copy in kernel.copies:
         if copy.note:
-            lines += pen.labelled(f"line {copy.line}", copy.note)
+            remarks.setdefault(copy.note, []).append(str(copy.line))
+    lines += pen.bullets("copies", [f"line {', '.join(where)}: {note}" for note, where in remarks.items()])
     if kernel.notes:
         lines += pen.bullets("notes", kernel.notes)
     return lines

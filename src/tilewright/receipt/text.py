@@ -31,7 +31,8 @@ def render(receipt: Receipt, *, width: int = 100, color: bool = False, verbose: 
         lines += ["", *variants_table(receipt, pen)]
     lines += attribution_lines(receipt, pen)
     lines += excerpt_lines(receipt, pen, verbose)
-    lines += ["", *_checklist(receipt, pen, verbose)]
+    if receipt.variants:
+        lines += ["", *_checklist(receipt, pen, verbose)]
     if receipt.assumptions:
         lines += pen.bullets("assumed", receipt.assumptions)
     if receipt.notes:
