@@ -8,7 +8,7 @@ import pytest
 import receipt_samples as samples
 
 from tilewright.receipt.drawing import Cell, Column, Pen, kib, number, printable
-from tilewright.receipt.evidence import Hazard, Proof, Resources, SizeCheck, Stall
+from tilewright.receipt.evidence import Hazard, Measurement, Proof, Resources, SizeCheck, Stall
 from tilewright.receipt.record import Receipt, Refusal, Tile, Tool, Variant
 from tilewright.receipt.reports import Copy, InspectedKernel, InspectReport, ProvenKernel, ProveReport
 from tilewright.receipt.reports_text import render_inspect, render_prove
@@ -133,6 +133,20 @@ def test_a_failed_variant_is_named_with_what_failed() -> None:
     assert "ragged: element (3, 7) is 3 instead of 0" in text
     assert "line 101: read_before_wait" in text
     assert "A check failed: ldg. Do not use it." in text
+
+
+def test_the_result_fits_what_happened() -> None:
+    good = samples.with_gpu()
+    slow = tuple(
+        v if v.status == "refused" else replace(v, measure=replace(v.measure, verdict="slower", speedup=0.9))
+        for v in good.variants
+    )
+    assert "Keep the baseline: no variant was faster." in render(replace(good, variants=slow, choice=None))
+    untimed = tuple(replace(v, measure=Measurement()) for v in good.variants)
+    assert "Verified, not timed: nothing is chosen." in render(replace(good, variants=untimed, choice=None))
+    broken = replace(good.baseline, verify=replace(good.baseline.verify, verdict="failed", reason="default: differs"))
+    assert "The baseline itself failed its check" in render(replace(good, baseline=broken, choice=None))
+    assert "Every variant was refused" in render(replace(good, variants=good.variants[-1:], choice=None))
 
 
 def test_a_changed_count_of_math_instructions_shows_both() -> None:

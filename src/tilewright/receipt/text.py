@@ -7,7 +7,7 @@ import shlex
 from tilewright.receipt.checklist import judged_variant
 from tilewright.receipt.drawing import LABEL_WIDTH, Pen, kib, number, printable
 from tilewright.receipt.evidence import Measurement, Proof, Resources, Verification
-from tilewright.receipt.record import Decision, Loop, Phase, Receipt, Refusal, Tile
+from tilewright.receipt.record import Decision, Loop, Phase, Receipt, Tile
 from tilewright.receipt.variants_text import attribution_lines, excerpt_lines, refusal_lines, variants_table
 
 _DECISIONS = {
@@ -234,28 +234,41 @@ def _ran(receipt: Receipt) -> bool:
 
 def _summary(receipt: Receipt, pen: Pen) -> list[str]:
     """What this run amounts to, in a sentence that nobody can misread, and how long it took."""
+    sentences = [_result(receipt)]
     built = [v for v in receipt.variants if v.status == "built"]
-    failed = [v for v in receipt.variants if v.status == "failed"]
-    lines: list[str] = []
-    if receipt.refusal is not None:
-        lines += pen.labelled("result", f"Refused [{receipt.refusal.code}]: no variant was made.", "warn")
-    elif failed:
-        lines += pen.labelled("result", f"A check failed: {', '.join(v.label for v in failed)}. Do not use it.", "bad")
-    elif receipt.choice is not None:
-        lines += pen.labelled("result", f"Take {receipt.choice.label}: {receipt.choice.reason}", "good")
-    elif receipt.decision is not None and receipt.decision.verdict == "do_not_pipeline":
-        lines += pen.labelled("result", "Keep the baseline.", "warn")
-    elif receipt.variants and all(v.status == "refused" for v in receipt.variants):
-        lines += pen.labelled("result", "Every variant was refused: no source was made.", "warn")
     if built and not _ran(receipt):
         reason = next((v.verify.reason for v in built if v.verify.reason), "no GPU here").rstrip(".")
         text = f"Not verified and not timed: {reason}. Sources are *.unverified.cu; do not ship them."
-        lines += pen.labelled("" if lines else "result", text, "warn")
+        sentences.append((text, "warn"))
+    lines: list[str] = []
+    for text, style in sentences:
+        if text:
+            lines += pen.labelled("" if lines else "result", text, style)
     total = receipt.timings_s.get("total")
     return [*lines, *(pen.labelled("time", f"{total:.1f} s", "dim") if total is not None else [])]
 
 
-def refusal_text(refusal: Refusal, file: str) -> str:
-    """``igemm.cu:88: [no_k_loop] message Hint.``"""
-    place = f"{file}:{refusal.line}: " if refusal.line is not None else ""
-    return f"{place}[{refusal.code}] {refusal.message}{f' {refusal.hint}' if refusal.hint else ''}"
+def _result(receipt: Receipt) -> tuple[str, str]:
+    """The outcome and its style; empty where only the missing run is left to be said."""
+    failed = [v.label for v in receipt.variants if v.status == "failed"]
+    accepted = [v for v in receipt.variants if v.status == "accepted"]
+    base = receipt.baseline
+    if receipt.refusal is not None:
+        return f"Refused [{receipt.refusal.code}]: no variant was made.", "warn"
+    if base.hazards or base.verify.verdict == "failed":
+        return "The baseline itself failed its check: nothing can be compared with it.", "bad"
+    if failed:
+        others = f" {', '.join(v.label for v in accepted)} passed." if accepted else ""
+        return f"A check failed: {', '.join(failed)}. Do not use it.{others}", "bad"
+    if receipt.choice is not None:
+        return f"Take {receipt.choice.label}: {receipt.choice.reason}", "good"
+    if receipt.decision is not None and receipt.decision.verdict == "do_not_pipeline":
+        return "Keep the baseline.", "warn"
+    if accepted:
+        timed = any(v.measure.verdict != "not_run" for v in accepted)
+        return (
+            "Keep the baseline: no variant was faster." if timed else "Verified, not timed: nothing is chosen."
+        ), "warn"
+    if receipt.variants and all(v.status == "refused" for v in receipt.variants):
+        return "Every variant was refused: no source was made.", "warn"
+    return "", ""
