@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from tilewright.cli.lists import read_stages, read_variants
-from tilewright.cli.terminal import Progress, canvas, emit
+from tilewright.cli.terminal import Progress, canvas, emit, leave_now
 from tilewright.settings import Settings
 
 NAME = "pipeline"
@@ -90,4 +90,6 @@ def run(
 
         page = canvas(settings)
         emit(render(outcome.receipt, width=page.width, color=page.color, verbose=verbose))
+    if outcome.hung:
+        leave_now(outcome.exit_code)
     return outcome.exit_code

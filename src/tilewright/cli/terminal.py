@@ -7,7 +7,7 @@ import sys
 import threading
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from tilewright.settings import Settings
 
@@ -100,3 +100,10 @@ class Progress:
         from rich.markup import escape
 
         return escape(step)
+
+
+def leave_now(code: int) -> NoReturn:
+    """Leave without tidying up: a kernel that never returns would keep the driver, and this process, waiting."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -70,9 +70,14 @@ def _kernel(source: KernelSource, function: KernelFunction, path: Path) -> repor
     math = "wmma" if b"mma_sync" in compute else ""
     tiles = trip_count(understood, launch.scalars) if launch is not None else None
     return reports.InspectedKernel(
-        function.name, function.line, None, tile_record(understood, math), loop_record(understood, tiles),
-        tuple(_copies(understood, understood.loads)), understood.assumptions,
-    )  # fmt: skip
+        function.name,
+        function.line,
+        None,
+        tile_record(understood, math),
+        loop_record(understood, tiles),
+        tuple(_copies(understood, understood.loads)),
+        understood.assumptions,
+    )
 
 
 def _sidecar(path: Path, name: str) -> LaunchSpec | None:
@@ -80,9 +85,7 @@ def _sidecar(path: Path, name: str) -> LaunchSpec | None:
     return spec if spec is not None and spec.kernel == name else None
 
 
-def _copies(
-    kernel: TiledKernel, items: Iterable[LoadItem], loop: CopyLoop | None = None
-) -> Iterable[reports.Copy]:
+def _copies(kernel: TiledKernel, items: Iterable[LoadItem], loop: CopyLoop | None = None) -> Iterable[reports.Copy]:
     from tilewright.source.kernel import Copy, CopyLoop, LaneStore
 
     for item in items:
@@ -101,8 +104,9 @@ def _copy(kernel: TiledKernel, item: Copy | LaneStore, loop: CopyLoop | None) ->
     if isinstance(item, LaneStore):
         fetch = next(f for f in kernel.loads if isinstance(f, Fetch) and f.symbol.id == item.fetched)
         name = root(fetch.source)
-        return reports.Copy(name.id if name else "?", array.name, line, array.type_text, item.width_bytes, None,
-                            "through registers")  # fmt: skip
+        return reports.Copy(
+            name.id if name else "?", array.name, line, array.type_text, item.width_bytes, None, "through registers"
+        )
     name = root(item.source)
     notes = ["guarded"] if item.guard is not None else []
     wide = None
@@ -111,4 +115,6 @@ def _copy(kernel: TiledKernel, item: Copy | LaneStore, loop: CopyLoop | None) ->
         notes.append("can be widened")
     elif loop is not None and isinstance(loop.widening, Refusal) and item.width_bytes < 16:
         notes.append(f"cannot be widened: {loop.widening.message}")
-    return reports.Copy(name.id if name else "?", array.name, line, item.type_text, item.width_bytes, wide, ", ".join(notes))
+    return reports.Copy(
+        name.id if name else "?", array.name, line, item.type_text, item.width_bytes, wide, ", ".join(notes)
+    )

@@ -19,10 +19,16 @@ from tilewright.receipt import record
 from tilewright.receipt.checklist import build_checklist
 from tilewright.receipt.write import sources_of, write_out
 from tilewright.settings import Settings
+from tilewright.workflow.attribution import attribute
 from tilewright.workflow.reading import (
-    Target, code_fingerprint, local_headers, read_file, sidecar_for, target_for,
-)  # fmt: skip
-from tilewright.workflow.running import Ran, run_all
+    Target,
+    code_fingerprint,
+    local_headers,
+    read_file,
+    sidecar_for,
+    target_for,
+)
+from tilewright.workflow.running import WIDENED, Ran, run_all, waited_label
 from tilewright.workflow.study import StudiedVariant, Study
 
 Progress = Callable[[str], None]
@@ -36,11 +42,13 @@ class PipelineOutcome:
     Attributes:
         sources: file name → text of every generated source and diff.
         exit_code: as DESIGN.md's table.
+        hung: a kernel never came back; leave the process without waiting for the GPU.
     """
 
     receipt: record.Receipt
     sources: Mapping[str, str]
     exit_code: int
+    hung: bool = False
 
 
 def pipeline(
@@ -87,7 +95,7 @@ def pipeline(
     sources = sources_of(receipt)
     if out is not None:
         receipt = write_out(receipt, out, sources)
-    return PipelineOutcome(receipt, sources, _exit_code(receipt))
+    return PipelineOutcome(receipt, sources, _exit_code(receipt), ran.hung)
 
 
 @dataclass(frozen=True)
@@ -106,10 +114,18 @@ class _Job:
         """Everything that decides a study: contents only, no path of the machine."""
         include = self.sidecar.build.include if self.sidecar is not None else ()
         parts = [
-            FORMAT, __version__, code_fingerprint(), hashlib.sha256(self.raw).hexdigest(), self.path.name, self.kernel,
+            FORMAT,
+            __version__,
+            code_fingerprint(),
+            hashlib.sha256(self.raw).hexdigest(),
+            self.path.name,
+            self.kernel,
             hashlib.sha256(self.sidecar.path.read_bytes()).hexdigest() if self.sidecar is not None else None,
-            local_headers(self.raw, self.path.parent, include), self.target.arch, self.stages, self.variants,
-        ]  # fmt: skip
+            local_headers(self.raw, self.path.parent, include),
+            self.target.arch,
+            self.stages,
+            self.variants,
+        ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def study(self, say: Progress) -> Study:
@@ -149,37 +165,71 @@ def _can_study(settings: Settings) -> bool:
 def _receipt(job: _Job, studied: Study, ran: Ran, gpu: GpuInfo | None) -> record.Receipt:
     refusal = ran.refusal or studied.refusal
     receipt = record.Receipt(
-        tool=record.Tool(__version__, studied.toolchain, studied.disassembler), kernel=studied.kernel,
-        arch=job.target.arch, arch_reason=job.target.reason, refusal=refusal,
-        baseline=record.Baseline(ran.baseline_verify, studied.baseline_proof, ran.baseline_measure,
-                                 studied.baseline_resources, ran.baseline_verify.hazards),
-        tile=studied.tile, loop=studied.loop, preconditions=studied.preconditions, budget=studied.budget,
-        proposals=studied.proposals, decision=studied.decision,
-        variants=tuple(_variant(v, ran) for v in studied.variants),
-        assumptions=studied.assumptions, notes=(*studied.notes, *ran.notes),
-    )  # fmt: skip
+        tool=record.Tool(__version__, studied.toolchain, studied.disassembler),
+        kernel=studied.kernel,
+        arch=job.target.arch,
+        arch_reason=job.target.reason,
+        refusal=refusal,
+        baseline=record.Baseline(
+            ran.baseline_verify,
+            studied.baseline_proof,
+            ran.baseline_measure,
+            studied.baseline_resources,
+            ran.baseline_verify.hazards,
+        ),
+        tile=studied.tile,
+        loop=studied.loop,
+        preconditions=studied.preconditions,
+        budget=studied.budget,
+        proposals=studied.proposals,
+        decision=studied.decision,
+        variants=tuple(_variant(v, studied, ran) for v in studied.variants),
+        assumptions=studied.assumptions,
+        notes=(*studied.notes, *ran.notes),
+    )
     receipt = replace(receipt, choice=_choice(receipt))
     return replace(receipt, checklist=build_checklist(receipt))
 
 
-def _variant(v: StudiedVariant, ran: Ran) -> record.Variant:
+def _variant(v: StudiedVariant, studied: Study, ran: Ran) -> record.Variant:
     if v.refusal is not None:
         return record.Variant(v.name, v.stages, "refused", v.refusal, notes=v.notes)
     label = record.variant_label(v.name, v.stages)
     verify, measure = ran.verify[label], ran.measure[label]
     status: record.Status = {"passed": "accepted", "failed": "failed", "not_run": "built"}[verify.verdict]  # type: ignore[assignment]
     return record.Variant(
-        v.name, v.stages, status, None, v.source, v.diff, launch=ran.launches.get(label), resources=v.resources,
-        verify=verify, proof=v.proof, measure=measure, notes=v.notes,
-    )  # fmt: skip
+        v.name,
+        v.stages,
+        status,
+        None,
+        v.source,
+        v.diff,
+        launch=ran.launches.get(label),
+        resources=v.resources,
+        verify=verify,
+        proof=v.proof,
+        measure=measure,
+        controls=_controls(v, label, studied, ran),
+        attribution=attribute(v, studied, ran),
+        notes=v.notes,
+    )
+
+
+def _controls(v: StudiedVariant, label: str, studied: Study, ran: Ran) -> tuple[record.Control, ...]:
+    out: list[record.Control] = []
+    for control, key in ((studied.widened, WIDENED), (v.waited, waited_label(label))):
+        if control is not None:
+            out.append(record.Control(control.name, control.proof, ran.verify[key], ran.measure[key]))
+    return tuple(out)
 
 
 def _choice(receipt: record.Receipt) -> record.Choice | None:
     """The fastest accepted variant that beats the baseline; where nothing was timed, none."""
     best = max(
         (v for v in receipt.variants if v.status == "accepted" and v.measure.verdict == "faster"),
-        key=lambda v: v.measure.speedup or 0.0, default=None,
-    )  # fmt: skip
+        key=lambda v: v.measure.speedup or 0.0,
+        default=None,
+    )
     if best is None:
         return None
     reason = f"{best.measure.speedup:.2f}x on {best.measure.card}, same bits at {len(best.verify.sizes)} size sets"

@@ -40,10 +40,15 @@ class Compiler:
         spec = self.spec
         view = device_view(text, self.path, spec.build.include if spec is not None else ())
         return BuildRequest(
-            view.text, self.path.name, self.arch, self.expression, view.headers,
+            view.text,
+            self.path.name,
+            self.arch,
+            self.expression,
+            view.headers,
             tuple(sorted(spec.build.defines.items())) if spec is not None else (),
-            (spec.build.std if spec is not None else None) or "c++17", spec.build.flags if spec is not None else (),
-        )  # fmt: skip
+            (spec.build.std if spec is not None else None) or "c++17",
+            spec.build.flags if spec is not None else (),
+        )
 
     def build(self, text: str) -> Artifact | CompileFailure:
         return build(self.request(text), self.settings, use_cache=self.use_cache)
@@ -94,8 +99,12 @@ def compile_error(failure: CompileFailure, path: Path) -> TilewrightError:
     """The compiler's own message, with its line."""
     file = str(path) if Path(failure.file).name == path.name else failure.file
     facts = {"file": file} | ({"line": failure.line} if failure.line is not None else {})
-    return TilewrightError("build/compile_error", f"The compiler refuses it: {failure.message}", facts,
-                           "Mend the source, or name missing -D and -I in the sidecar's [build].")  # fmt: skip
+    return TilewrightError(
+        "build/compile_error",
+        f"The compiler refuses it: {failure.message}",
+        facts,
+        "Mend the source, or name missing -D and -I in the sidecar's [build].",
+    )
 
 
 def _report_syntax_error(raw: bytes, path: Path, arch: str, spec: LaunchSpec | None, settings: Settings) -> None:
@@ -129,10 +138,11 @@ def template_arguments(source: KernelSource, function: KernelFunction, spec: Lau
         if not text:
             missing = ", ".join(p.name for p in function.template[i:])
             raise TilewrightError(
-                "source/template_arguments", f"{function.name} is a template; nothing says what {missing} are.",
+                "source/template_arguments",
+                f"{function.name} is a template; nothing says what {missing} are.",
                 {"file": source.file, "line": function.line},
                 'Name them in the sidecar, in order: template = ["128", "8"].',
-            )  # fmt: skip
+            )
         out[parameter.name] = text
     return out
 

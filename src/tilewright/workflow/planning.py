@@ -23,21 +23,35 @@ def math_name(kernel: TiledKernel, proof: OverlapProof) -> MathKind:
 
 
 def plan_facts(
-    kernel: TiledKernel, opened: Opened, proof: OverlapProof, num_tiles: int | None, blocks: int | None,
+    kernel: TiledKernel,
+    opened: Opened,
+    proof: OverlapProof,
+    num_tiles: int | None,
+    blocks: int | None,
     variants: Sequence[StudiedVariant],
-) -> PlanFacts:  # fmt: skip
-    registers = {record.variant_label(v.name, v.stages): v.resources.registers for v in variants if v.resources.registers}
+) -> PlanFacts:
+    registers = {
+        record.variant_label(v.name, v.stages): v.resources.registers for v in variants if v.resources.registers
+    }
     known = proof.verdict != "unknown"
     first = kernel.staged[0]
     stalls = sum(s.mean * s.count for s in proof.stalls)
     return PlanFacts(
         copies=tuple(_copy_facts(kernel, a) for a in kernel.staged),
-        element_bytes=first.element_bytes, math_kind=math_name(kernel, proof),
-        BM=kernel.tile.bm, BN=kernel.tile.bn, BK=kernel.tile.bk, num_tiles=num_tiles,
-        ops_per_load=proof.ops_per_load if known else None, math_per_tile=proof.mma_per_tile if known else None,
+        element_bytes=first.element_bytes,
+        math_kind=math_name(kernel, proof),
+        BM=kernel.tile.bm,
+        BN=kernel.tile.bn,
+        BK=kernel.tile.bk,
+        num_tiles=num_tiles,
+        ops_per_load=proof.ops_per_load if known else None,
+        math_per_tile=proof.mma_per_tile if known else None,
         stall_cycles=stalls or None,
-        pitch_a_bytes=_pitch(kernel, 0), pitch_b_bytes=_pitch(kernel, 1), blocks=blocks, variant_registers=registers,
-    )  # fmt: skip
+        pitch_a_bytes=_pitch(kernel, 0),
+        pitch_b_bytes=_pitch(kernel, 1),
+        blocks=blocks,
+        variant_registers=registers,
+    )
 
 
 def _pitch(kernel: TiledKernel, index: int) -> int | None:
@@ -81,13 +95,27 @@ def preconditions_of(kernel: TiledKernel, plan: Budget, num_tiles: int | None) -
     doubled = plan.row(2)
     staged = sum(a.total_bytes for a in kernel.staged)
     return (
-        record.Precondition("K-loop of load | sync | compute | sync", True, {"lines": "-".join(map(str, kernel.lines["loop"]))}),
-        record.Precondition("at least 2 tiles at the default sizes", None if num_tiles is None else num_tiles >= 2,
-                            {"num_tiles": num_tiles}),
-        record.Precondition("at least 4 tiles, so that prologue and epilogue amortise",
-                            None if num_tiles is None else num_tiles >= 4, {"num_tiles": num_tiles}),
-        record.Precondition("two stages stay under the cliff", None if doubled is None else not doubled.crosses_cliff,
-                            {"staged_bytes": staged, "smem_bytes": doubled.smem_bytes if doubled else None}),
-        record.Precondition("two stages leave 2 blocks per SM", plan.doubling_keeps_two,
-                            {"blocks_per_sm": doubled.blocks_per_sm if doubled else None}),
-    )  # fmt: skip
+        record.Precondition(
+            "K-loop of load | sync | compute | sync", True, {"lines": "-".join(map(str, kernel.lines["loop"]))}
+        ),
+        record.Precondition(
+            "at least 2 tiles at the default sizes",
+            None if num_tiles is None else num_tiles >= 2,
+            {"num_tiles": num_tiles},
+        ),
+        record.Precondition(
+            "at least 4 tiles, so that prologue and epilogue amortise",
+            None if num_tiles is None else num_tiles >= 4,
+            {"num_tiles": num_tiles},
+        ),
+        record.Precondition(
+            "two stages stay under the cliff",
+            None if doubled is None else not doubled.crosses_cliff,
+            {"staged_bytes": staged, "smem_bytes": doubled.smem_bytes if doubled else None},
+        ),
+        record.Precondition(
+            "two stages leave 2 blocks per SM",
+            plan.doubling_keeps_two,
+            {"blocks_per_sm": doubled.blocks_per_sm if doubled else None},
+        ),
+    )

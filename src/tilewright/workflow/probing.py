@@ -53,10 +53,15 @@ def confirm(kernel: TiledKernel, compiler: Compiler) -> Refusal | None:
         return None
     found = _TAG.search(outcome.log)
     if found is None:
-        return Refusal("not_understood", f"the compiler cannot confirm how the source was read: {outcome.message}",
-                       outcome.line)  # fmt: skip
+        return Refusal(
+            "not_understood", f"the compiler cannot confirm how the source was read: {outcome.message}", outcome.line
+        )
     tag, line = found[1], int(found[2])
     if tag == "type of a copy":
-        return Refusal("converts_type", "the copy changes the type of its elements", line,
-                       "load elements in the type that the tile holds")  # fmt: skip
+        return Refusal(
+            "converts_type",
+            "the copy changes the type of its elements",
+            line,
+            "load elements in the type that the tile holds",
+        )
     return Refusal("not_understood", f"the compiler disagrees about the {tag}", line)

@@ -24,16 +24,24 @@ class ProveOutcome:
 
 
 def prove(
-    path: Path, *, kernel: str | None = None, arch: str | None = None, settings: Settings,
+    path: Path,
+    *,
+    kernel: str | None = None,
+    arch: str | None = None,
+    settings: Settings,
     progress: Callable[[str], None] | None = None,
-) -> ProveOutcome:  # fmt: skip
+) -> ProveOutcome:
     """Disassemble and judge; see :mod:`tilewright.sass.proof`.
 
     Raises:
         TilewrightError: no such file or kernel, neither cubin nor CUDA, a corrupt cubin, no disassembler.
     """
     raw = read_file(path)
-    report = _of_cubin(raw, path, kernel, settings) if raw[:4] == b"\x7fELF" else _of_source(raw, path, kernel, arch, settings)
+    report = (
+        _of_cubin(raw, path, kernel, settings)
+        if raw[:4] == b"\x7fELF"
+        else _of_source(raw, path, kernel, arch, settings)
+    )
     verdicts = [k.proof.verdict for k in report.kernels]
     code = EXIT_OK
     if "unknown" in verdicts:
@@ -52,13 +60,19 @@ def _of_cubin(raw: bytes, path: Path, kernel: str | None, settings: Settings) ->
     functions = [f for f in listing.functions if kernel is None or f.name == kernel or kernel in f.name]
     if not functions:
         have = ", ".join(f.name for f in listing.functions) or "none"
-        raise TilewrightError("sass/unknown_kernel", f"The cubin holds no kernel {kernel!r}; it holds {have}.",
-                              {"file": str(path)})  # fmt: skip
+        raise TilewrightError(
+            "sass/unknown_kernel", f"The cubin holds no kernel {kernel!r}; it holds {have}.", {"file": str(path)}
+        )
     kernels = tuple(
         ProvenKernel(f.name, proof_record(judge(f), None), evidence.Resources(registers=f.registers)) for f in functions
     )
-    return ProveReport(tool=record.Tool(__version__, disassembler="nvdisasm"), file=str(path), arch=functions[0].arch,
-                       arch_reason="the cubin's", kernels=kernels)  # fmt: skip
+    return ProveReport(
+        tool=record.Tool(__version__, disassembler="nvdisasm"),
+        file=str(path),
+        arch=functions[0].arch,
+        arch_reason="the cubin's",
+        kernels=kernels,
+    )
 
 
 def _of_source(raw: bytes, path: Path, kernel: str | None, arch: str | None, settings: Settings) -> ProveReport:
@@ -72,5 +86,10 @@ def _of_source(raw: bytes, path: Path, kernel: str | None, arch: str | None, set
     opened = open_file(raw, path, kernel, spec, target.arch, settings, True)
     proof = proof_record(proof_of(opened.baseline, opened.compiler), None)
     proven = ProvenKernel(opened.function.name, proof, resources_record(opened.baseline, 0))
-    return ProveReport(tool=record.Tool(__version__, opened.baseline.toolchain, "nvdisasm"), file=str(path),
-                       arch=target.arch, arch_reason=target.reason, kernels=(proven,))  # fmt: skip
+    return ProveReport(
+        tool=record.Tool(__version__, opened.baseline.toolchain, "nvdisasm"),
+        file=str(path),
+        arch=target.arch,
+        arch_reason=target.reason,
+        kernels=(proven,),
+    )

@@ -36,15 +36,19 @@ def read_file(path: Path) -> bytes:
         if not found:
             raise TilewrightError("source/no_cu_files", "The folder holds no .cu file.", facts, "Name a .cu file.")
         raise TilewrightError(
-            "source/is_directory", f"This is a folder with {len(found)} .cu files; one file at a time.", facts,
+            "source/is_directory",
+            f"This is a folder with {len(found)} .cu files; one file at a time.",
+            facts,
             f"Name one: {path / found[0]}",
-        )  # fmt: skip
+        )
     try:
         return path.read_bytes()
     except FileNotFoundError:
         raise TilewrightError("source/no_file", "There is no such file.", facts, "Check the path.") from None
     except OSError as error:
-        raise TilewrightError("source/unreadable", f"The file cannot be read: {error.strerror or error}.", facts) from None
+        raise TilewrightError(
+            "source/unreadable", f"The file cannot be read: {error.strerror or error}.", facts
+        ) from None
 
 
 def sidecar_for(path: Path, spec: Path | None, kernel: str | None) -> LaunchSpec | None:
@@ -58,8 +62,12 @@ def sidecar_for(path: Path, spec: Path | None, kernel: str | None) -> LaunchSpec
         return None
     loaded = load_sidecar(found)
     if kernel is not None and loaded.kernel != kernel:
-        raise loaded.error(("kernel",), "other_kernel", f"The sidecar is for {loaded.kernel}, not for {kernel}.",
-                           "Name the right sidecar with --spec.")  # fmt: skip
+        raise loaded.error(
+            ("kernel",),
+            "other_kernel",
+            f"The sidecar is for {loaded.kernel}, not for {kernel}.",
+            "Name the right sidecar with --spec.",
+        )
     return loaded
 
 
@@ -77,8 +85,11 @@ def target_for(arch: str | None, spec: LaunchSpec | None, gpu_arch: str | None) 
         try:
             return Target(load_arch(gpu_arch).name, "the GPU's")
         except TilewrightError:
-            raise TilewrightError("arch/unknown", f"This machine's GPU is {gpu_arch}, which has no table yet.",
-                                  hint="Name another target with --arch.") from None  # fmt: skip
+            raise TilewrightError(
+                "arch/unknown",
+                f"This machine's GPU is {gpu_arch}, which has no table yet.",
+                hint="Name another target with --arch.",
+            ) from None
     if spec is not None and spec.arch is not None:
         return Target(load_arch(spec.arch).name, "the sidecar's; no GPU, no --arch")
     return Target(default_arch(), "no GPU and no --arch")

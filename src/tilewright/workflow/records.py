@@ -61,16 +61,20 @@ def loop_record(kernel: TiledKernel, num_tiles: int | None) -> record.Loop:
 
     first, second = line(kernel.loop.first_barrier.start), line(kernel.loop.second_barrier.start)
     phases = (
-        record.Phase("load", *lines["load"]), record.Phase("sync", first, first),
-        record.Phase("compute", *lines["compute"]), record.Phase("sync", second, second),
-    )  # fmt: skip
+        record.Phase("load", *lines["load"]),
+        record.Phase("sync", first, first),
+        record.Phase("compute", *lines["compute"]),
+        record.Phase("sync", second, second),
+    )
     return record.Loop(*lines["loop"], phases, num_tiles)
 
 
 def budget_records(budget: Budget) -> tuple[tuple[record.BudgetRow, ...], tuple[record.Proposal, ...]]:
     cliff = budget.cliff.smem_bytes if budget.cliff is not None else None
     rows = tuple(
-        record.BudgetRow(r.stages, r.smem_bytes, r.blocks_per_sm, r.warps_per_sm, r.limiter, r.fits, r.crosses_cliff, cliff)
+        record.BudgetRow(
+            r.stages, r.smem_bytes, r.blocks_per_sm, r.warps_per_sm, r.limiter, r.fits, r.crosses_cliff, cliff
+        )
         for r in budget.rows
     )
     return rows, tuple(
@@ -82,24 +86,47 @@ def decision_record(decision: Decision, made: set[str]) -> record.Decision:
     """The decision, with predictions for the variants that were asked for."""
     gain = decision.gain
     return record.Decision(
-        decision.verdict, decision.flop_per_byte, decision.ops_per_load, decision.warps_per_sm,
+        decision.verdict,
+        decision.flop_per_byte,
+        decision.ops_per_load,
+        decision.warps_per_sm,
         {k: record.Prediction(p.speedup, p.low, p.high) for k, p in decision.predicted.items() if k in made},
         record.PredictedGain(gain.width, gain.async_copy, gain.overlap) if gain is not None else None,
         tuple(decision.reasons),
-    )  # fmt: skip
+    )
 
 
 def verification_record(v: Verification) -> evidence.Verification:
     return evidence.Verification(
-        v.verdict, v.executor, v.sizes, v.bit_identical, v.max_abs_error,
+        v.verdict,
+        v.executor,
+        v.sizes,
+        v.bit_identical,
+        v.max_abs_error,
         tuple(evidence.Hazard(h.kind, h.line, h.message) for h in v.hazards),
-        tuple(evidence.SizeCheck(c.size, c.verdict, c.bit_identical, c.max_abs_error, c.bound, c.message) for c in v.checks),
-        v.tolerance, v.reason,
-    )  # fmt: skip
+        tuple(
+            evidence.SizeCheck(c.size, c.verdict, c.bit_identical, c.max_abs_error, c.bound, c.message)
+            for c in v.checks
+        ),
+        v.tolerance,
+        v.reason,
+    )
 
 
 def measurement_record(m: Measurement) -> evidence.Measurement:
     return evidence.Measurement(
-        m.size, m.median_us, m.min_us, m.iqr_us, m.samples, m.gflops, m.gbps, m.roofline_share, m.speedup, m.card,
-        m.driver, m.date, m.verdict, m.reason,
-    )  # fmt: skip
+        m.size,
+        m.median_us,
+        m.min_us,
+        m.iqr_us,
+        m.samples,
+        m.gflops,
+        m.gbps,
+        m.roofline_share,
+        m.speedup,
+        m.card,
+        m.driver,
+        m.date,
+        m.verdict,
+        m.reason,
+    )

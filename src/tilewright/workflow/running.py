@@ -12,12 +12,11 @@ from tilewright.launch.bind import LaunchChange, bind
 from tilewright.launch.executor import Program
 from tilewright.launch.spec import LaunchSpec
 from tilewright.receipt import evidence, record
-from tilewright.workflow.study import StudiedVariant, Study
+from tilewright.workflow.study import Study
 
 if TYPE_CHECKING:
-    from tilewright.gpu.executor import GpuExecutor
+    from tilewright.build.artifact import Artifact
     from tilewright.measure.measure import Work
-    from tilewright.verify.baseline import BaselineRecord
     from tilewright.verify.verdict import Verification
 
 Progress = Callable[[str], None]
@@ -26,13 +25,17 @@ _PRECISION = {"int8": "int8", "float16": "fp16", "bfloat16": "bf16", "float32": 
 
 @dataclass(frozen=True)
 class Ran:
-    """What running showed, by variant label."""
+    """What running showed, by variant label; a control's label is the variant's and ``/waited``, or ``widened``.
+
+    ``hung``: a kernel never came back, so the process has to be left without waiting for the GPU.
+    """
 
     baseline_verify: evidence.Verification
     baseline_measure: evidence.Measurement
     verify: dict[str, evidence.Verification] = field(default_factory=dict)
     measure: dict[str, evidence.Measurement] = field(default_factory=dict)
     launches: dict[str, record.Launch] = field(default_factory=dict)
+    hung: bool = False
     notes: tuple[str, ...] = ()
     refusal: record.Refusal | None = None
 
@@ -43,13 +46,14 @@ def run_all(
     """Verify and time every built variant, where a GPU and a sidecar allow it."""
     why = _why_not(spec, arch, gpu, run)
     if why or gpu is None or spec is None:
-        built = [v for v in studied.variants if v.refusal is None]
-        labels = [record.variant_label(v.name, v.stages) for v in built]
+        labels = [label for label, _, _ in contenders(studied)]
         return Ran(
-            evidence.Verification(reason=why), evidence.Measurement(reason=why),
+            evidence.Verification(reason=why),
+            evidence.Measurement(reason=why),
             dict.fromkeys(labels, evidence.Verification(reason=why)),
-            dict.fromkeys(labels, evidence.Measurement(reason=why)), _launches(studied, spec),
-        )  # fmt: skip
+            dict.fromkeys(labels, evidence.Measurement(reason=why)),
+            _launches(studied, spec),
+        )
     return _on_gpu(studied, path, spec, gpu, say)
 
 
@@ -90,38 +94,76 @@ def _on_gpu(studied: Study, path: Path, spec: LaunchSpec, gpu: GpuInfo, say: Pro
     executor = GpuExecutor(gpu)
     reference = load_reference(spec.reference) if spec.reference is not None else None
     seed = secrets.randbits(32)
-    baseline = _program(studied, None)
+    baseline = _program(studied.baseline)
     kept = baseline_runs(
-        baseline, spec, studied.constants, executor, seed, reference, studied.extra_sets, studied.reduction or "K",
+        baseline,
+        spec,
+        studied.constants,
+        executor,
+        seed,
+        reference,
+        studied.extra_sets,
+        studied.reduction or "K",
         lambda name: say(f"baseline at {name}"),
-    )  # fmt: skip
+    )
     verdicts: dict[str, Verification] = {}
     passed: dict[str, Passed] = {}
-    for v in studied.variants:
-        if v.refusal is not None:
-            continue
-        label = record.variant_label(v.name, v.stages)
-        change = LaunchChange(shared_bytes=v.dynamic_bytes)
-        verdicts[label] = verify(kept, _program(studied, v), change, executor, lambda n, x=label: say(f"{x} at {n}"))  # type: ignore[misc]
+    for label, artifact, dynamic_bytes in contenders(studied):
+        change = LaunchChange(shared_bytes=dynamic_bytes)
+        verdicts[label] = verify(
+            kept,
+            _program(artifact),
+            change,
+            executor,
+            lambda n, x=label: say(f"{x} at {n}"),  # type: ignore[misc]
+        )
         if verdicts[label].verdict == "passed":
-            passed[label] = Passed(_program(studied, v), change, verdicts[label])
+            passed[label] = Passed(_program(artifact), change, verdicts[label])
     base = Passed(baseline, LaunchChange(), kept.verification) if kept.verification.verdict == "passed" else None
     say("timing")
-    work = _work(studied, spec, gpu)
-    times = measure(kept, base, passed, executor, work, progress=lambda done, most: say(f"timing, round {done} of at most {most}"))
+    times = measure(
+        kept,
+        base,
+        passed,
+        executor,
+        _work(studied, spec, gpu),
+        progress=lambda done, most: say(f"timing, round {done} of at most {most}"),
+    )
     why = evidence.Measurement(reason="only what passed verification is timed")
     notes = [f"seed of the inputs: {seed}"]
     notes += [f"not asked of the variants, since the baseline does not handle it: {x}" for x in kept.left_out]
     return Ran(
-        verification_record(kept.verification), measurement_record(times[BASELINE]),
+        verification_record(kept.verification),
+        measurement_record(times[BASELINE]),
         {k: verification_record(v) for k, v in verdicts.items()},
-        {k: measurement_record(times[k]) if k in times else why for k in verdicts}, _launches(studied, spec), tuple(notes),
-    )  # fmt: skip
+        {k: measurement_record(times[k]) if k in times else why for k in verdicts},
+        _launches(studied, spec),
+        executor.is_hung,
+        tuple(notes),
+    )
 
 
-def _program(studied: Study, variant: StudiedVariant | None) -> Program:
-    artifact = studied.baseline if variant is None else variant.artifact
-    assert artifact is not None
+def contenders(studied: Study) -> list[tuple[str, Artifact, int | None]]:
+    """(label, build, dynamic bytes) of everything that is verified and timed: variants, then their controls."""
+    built = [(record.variant_label(v.name, v.stages), v) for v in studied.variants if v.artifact is not None]
+    out = [(label, v.artifact, v.dynamic_bytes) for label, v in built if v.artifact is not None]
+    if studied.widened is not None:
+        out.append((WIDENED, studied.widened.artifact, None))
+    out += [
+        (waited_label(label), v.waited.artifact, v.waited.dynamic_bytes) for label, v in built if v.waited is not None
+    ]
+    return out
+
+
+WIDENED = "widened"
+
+
+def waited_label(label: str) -> str:
+    """The label of a variant's twin whose wait stands before the compute phase."""
+    return f"{label}/waited"
+
+
+def _program(artifact: Artifact) -> Program:
     return Program(artifact.cubin, artifact.ptx, artifact.kernel, artifact.arch)
 
 
@@ -132,9 +174,7 @@ def _work(studied: Study, spec: LaunchSpec, gpu: GpuInfo) -> Work:
     from tilewright.measure.measure import Work
 
     launch = bind(spec, "default", studied.constants)
-    moved = sum(
-        b.storage_elements * b.dtype.item_bytes * (2 if b.role == "inout" else 1) for b in launch.buffers
-    )
+    moved = sum(b.storage_elements * b.dtype.item_bytes * (2 if b.role == "inout" else 1) for b in launch.buffers)
     tile, tiles = studied.tile, studied.loop.num_tiles if studied.loop is not None else None
     if tile is None or tiles is None or None in (tile.BM, tile.BN, tile.BK):
         return Work(None, float(moved), None)

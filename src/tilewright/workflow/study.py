@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilewright.build.artifact import Artifact
 from tilewright.receipt.evidence import Proof, Resources
 from tilewright.receipt.record import (
-    BudgetRow, Decision, Kernel, Loop, Precondition, Proposal, Refusal, Tile,
-)  # fmt: skip
+    BudgetRow,
+    Decision,
+    Kernel,
+    Loop,
+    Precondition,
+    Proposal,
+    Refusal,
+    Tile,
+)
+
+
+@dataclass(frozen=True)
+class StudiedControl:
+    """A twin that differs in one thing: ``widened`` (of the baseline) or ``waited`` (of a variant)."""
+
+    name: str
+    artifact: Artifact
+    proof: Proof
+    dynamic_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -26,9 +43,10 @@ class StudiedVariant:
     diff: str = ""
     artifact: Artifact | None = None
     dynamic_bytes: int | None = None
-    proof: Proof = Proof()
-    resources: Resources = Resources()
+    proof: Proof = field(default_factory=Proof)
+    resources: Resources = field(default_factory=Resources)
     notes: tuple[str, ...] = ()
+    waited: StudiedControl | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +56,7 @@ class Study:
     Attributes:
         toolchain: what compiled it; disassembler: what took it apart.
         constants: the file's, for the sidecar's expressions.
+        widened: the baseline with 16-byte loads alone, where a copy loop can be widened.
         extra_sets: size sets for the K-loop's trip counts; reduction: the size that the K-loop runs over.
     """
 
@@ -56,6 +75,7 @@ class Study:
     proposals: tuple[Proposal, ...] = ()
     decision: Decision | None = None
     variants: tuple[StudiedVariant, ...] = ()
+    widened: StudiedControl | None = None
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     extra_sets: dict[str, dict[str, int]] | None = None

@@ -23,10 +23,16 @@ from tilewright.workflow.opening import Opened
 from tilewright.workflow.planning import math_name, plan_facts, preconditions_of
 from tilewright.workflow.probing import confirm
 from tilewright.workflow.records import (
-    budget_records, decision_record, loop_record, proof_record, refusal_record, resources_record, tile_record,
-)  # fmt: skip
+    budget_records,
+    decision_record,
+    loop_record,
+    proof_record,
+    refusal_record,
+    resources_record,
+    tile_record,
+)
 from tilewright.workflow.study import StudiedVariant, Study
-from tilewright.workflow.variants import later_variants, make, proof_of, rewriters
+from tilewright.workflow.variants import later_variants, make, proof_of, rewriters, widened_control
 
 NO_SIDECAR = (
     "No sidecar: nothing can be launched, so nothing is verified or timed, and the trip count is not known. "
@@ -61,15 +67,24 @@ def study(
 
 
 def _full(
-    base: Study, opened: Opened, kernel: TiledKernel, arch: Arch, proof: OverlapProof, stages: tuple[int, ...],
-    wanted: tuple[str, ...] | None, progress: Callable[[str], None],
-) -> Study:  # fmt: skip
+    base: Study,
+    opened: Opened,
+    kernel: TiledKernel,
+    arch: Arch,
+    proof: OverlapProof,
+    stages: tuple[int, ...],
+    wanted: tuple[str, ...] | None,
+    progress: Callable[[str], None],
+) -> Study:
     spec = opened.compiler.spec
     threads = kernel.tile.threads or 0
     plan = budget(
-        arch, threads=max(threads, 1), registers=opened.baseline.resources.registers,
-        smem_single_bytes=base.baseline_resources.smem_bytes or 0, staged_bytes=sum(a.total_bytes for a in kernel.staged),
-    )  # fmt: skip
+        arch,
+        threads=max(threads, 1),
+        registers=opened.baseline.resources.registers,
+        smem_single_bytes=base.baseline_resources.smem_bytes or 0,
+        staged_bytes=sum(a.total_bytes for a in kernel.staged),
+    )
     variants = _variants(opened, kernel, arch, plan, proof, stages, wanted, progress)
     made = {record.variant_label(v.name, v.stages) for v in variants if v.refusal is None}
     num_tiles, blocks = _launch_facts(kernel, spec, base)
@@ -81,17 +96,32 @@ def _full(
     if spec is not None:
         assumptions += [f"{name} = {str(value).lower()} (sidecar)" for name, value in spec.assume.items()]
     return replace(
-        base, tile=tile_record(kernel, math_name(kernel, proof)), loop=loop_record(kernel, num_tiles),
-        preconditions=preconditions_of(kernel, plan, num_tiles), budget=rows, proposals=proposals,
-        decision=decision_record(decision, made), variants=tuple(variants), assumptions=tuple(assumptions),
-        notes=(*base.notes, plan.cliff_text), extra_sets=extra, reduction=reduction,
-    )  # fmt: skip
+        base,
+        tile=tile_record(kernel, math_name(kernel, proof)),
+        loop=loop_record(kernel, num_tiles),
+        preconditions=preconditions_of(kernel, plan, num_tiles),
+        budget=rows,
+        proposals=proposals,
+        decision=decision_record(decision, made),
+        variants=tuple(variants),
+        widened=widened_control(kernel, opened.compiler),
+        assumptions=tuple(assumptions),
+        notes=(*base.notes, plan.cliff_text),
+        extra_sets=extra,
+        reduction=reduction,
+    )
 
 
 def _variants(
-    opened: Opened, kernel: TiledKernel, arch: Arch, plan: Budget, proof: OverlapProof, stages: tuple[int, ...],
-    wanted: tuple[str, ...] | None, progress: Callable[[str], None],
-) -> list[StudiedVariant]:  # fmt: skip
+    opened: Opened,
+    kernel: TiledKernel,
+    arch: Arch,
+    plan: Budget,
+    proof: OverlapProof,
+    stages: tuple[int, ...],
+    wanted: tuple[str, ...] | None,
+    progress: Callable[[str], None],
+) -> list[StudiedVariant]:
     """All that the idiom and the architecture allow; compiled side by side, listed in a fixed order."""
     jobs = [j for j in rewriters(kernel, arch, stages) if wanted is None or j[0] in wanted]
 

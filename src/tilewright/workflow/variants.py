@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from tilewright.arch.arch import Arch
 from tilewright.build.artifact import Artifact, CompileFailure
 from tilewright.receipt import record
-from tilewright.rewrite import cp_async, ldg
+from tilewright.rewrite import controls, cp_async, ldg
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.sass.listing import disassemble
 from tilewright.sass.proof import OverlapProof, prove
 from tilewright.source.kernel import Refusal, TiledKernel
 from tilewright.workflow.opening import Compiler
 from tilewright.workflow.records import proof_record, refusal_record, resources_record
-from tilewright.workflow.study import StudiedVariant
+from tilewright.workflow.study import StudiedControl, StudiedVariant
 
 Rewriter = Callable[[Remedy], RewrittenSource | Refusal]
 
@@ -61,8 +61,15 @@ def make(
         baseline: the proof of the kernel as it was, for its math per tile.
     """
     if name == "cp_async" and not arch.has_cp_async:
-        return refused(name, stages, record.Refusal("needs_arch", f"cp.async needs sm_80, this is {arch.name}",
-                                                    hint="the ldg variant runs on every architecture"))  # fmt: skip
+        return refused(
+            name,
+            stages,
+            record.Refusal(
+                "needs_arch",
+                f"cp.async needs sm_80, this is {arch.name}",
+                hint="the ldg variant runs on every architecture",
+            ),
+        )
     attempts: list[Attempt] = []
     tried: list[str] = []
     for remedy in REMEDIES:
@@ -70,22 +77,37 @@ def make(
         if isinstance(written, Refusal):
             return refused(name, stages, refusal_record(written))
         if not fits:
-            return refused(name, stages, record.Refusal("budget_exceeded", f"{stages} stages do not fit on an SM of {arch.name}",
-                                                        hint="ask for fewer stages"))  # fmt: skip
+            return refused(
+                name,
+                stages,
+                record.Refusal(
+                    "budget_exceeded",
+                    f"{stages} stages do not fit on an SM of {arch.name}",
+                    hint="ask for fewer stages",
+                ),
+            )
         if attempts and written.text == attempts[-1].source.text:
             continue
         outcome = compiler.build(written.text)
         if isinstance(outcome, CompileFailure):
             if attempts:
                 break
-            return refused(name, stages, record.Refusal("not_understood", f"the rewritten source does not compile: {outcome.message}",
-                                                        outcome.line, "please report this kernel"))  # fmt: skip
+            return refused(
+                name,
+                stages,
+                record.Refusal(
+                    "not_understood",
+                    f"the rewritten source does not compile: {outcome.message}",
+                    outcome.line,
+                    "please report this kernel",
+                ),
+            )
         attempts.append(Attempt(written, outcome, proof_of(outcome, compiler)))
         tried.append(f"{remedy.text() or 'as written'}: {_summary(attempts[-1].proof)}")
         if good(attempts[-1], baseline):
             break
     best = min(attempts, key=lambda a: _badness(a, baseline))
-    return _finished(name, stages, best, baseline, tuple(tried) if len(tried) > 1 else ())
+    return _finished(name, stages, best, baseline, tuple(tried) if len(tried) > 1 else (), compiler)
 
 
 def refused(name: str, stages: int, refusal: record.Refusal) -> StudiedVariant:
@@ -115,28 +137,65 @@ def _summary(proof: OverlapProof) -> str:
 
 
 def _finished(
-    name: str, stages: int, best: Attempt, baseline: OverlapProof, tried: tuple[str, ...]
+    name: str, stages: int, best: Attempt, baseline: OverlapProof, tried: tuple[str, ...], compiler: Compiler
 ) -> StudiedVariant:
+    proof, used = best.proof, best.artifact.resources
+    known = baseline.verdict != "unknown"
+    refusal: record.Refusal | None = None
+    if used.spill_bytes:
+        refusal = record.Refusal(
+            "budget_exceeded",
+            f"the compiler spills {used.spill_bytes} bytes a thread",
+            hint="more threads a block, or a smaller BK",
+        )
+    elif proof.verdict == "unknown":
+        refusal = record.Refusal(
+            "not_proven", f"the machine code does not show whether copies overlap: {' '.join(proof.notes)}"
+        )
+    elif known and proof.mma_per_tile != baseline.mma_per_tile:
+        message = f"math instructions per tile changed: {baseline.mma_per_tile} became {proof.mma_per_tile}"
+        refusal = record.Refusal("not_proven", message, hint="; ".join(tried))
+    elif proof.verdict == "no_overlap":
+        refusal = record.Refusal("no_overlap", "the compiler undid the overlap", hint="; ".join(tried))
+    if refusal is not None:
+        return refused(name, stages, refusal)
     dynamic = best.source.dynamic_bytes
     notes: list[str] = []
     if best.source.remedy.text():
-        notes.append(f"{name} {stages}: added {best.source.remedy.text()}")
+        notes.append(f"added {best.source.remedy.text()}")
     if dynamic:
-        notes.append(f"{name} {stages} stages: launch with {dynamic} dynamic bytes; raise the limit with cudaFuncSetAttribute")
-    known = baseline.verdict != "unknown"
-    studied = StudiedVariant(
-        name, stages, None, best.source.text, best.source.diff, best.artifact, dynamic or None,
-        proof_record(best.proof, baseline.mma_per_tile if known else None, tried),
-        resources_record(best.artifact, dynamic), tuple(notes),
-    )  # fmt: skip
-    spilled = best.artifact.resources.spill_bytes
-    if spilled:
-        return refused(name, stages, record.Refusal("budget_exceeded", f"the compiler spills {spilled} bytes a thread",
-                                                    hint="more threads a block, or a smaller BK"))  # fmt: skip
-    if known and best.proof.verdict != "unknown" and best.proof.mma_per_tile != baseline.mma_per_tile:
-        message = f"math instructions per tile changed: {baseline.mma_per_tile} became {best.proof.mma_per_tile}"
-        return refused(name, stages, record.Refusal("not_understood", message, hint="; ".join(tried)))
-    return studied
+        notes.append(f"launch with {dynamic} dynamic bytes; raise the limit with cudaFuncSetAttribute")
+    return StudiedVariant(
+        name,
+        stages,
+        None,
+        best.source.text,
+        best.source.diff,
+        best.artifact,
+        dynamic or None,
+        proof_record(proof, baseline.mma_per_tile if known else None, tried),
+        resources_record(best.artifact, dynamic),
+        tuple(notes),
+        _waited(best, compiler),
+    )
+
+
+def _waited(best: Attempt, compiler: Compiler) -> StudiedControl | None:
+    text = controls.waited(best.source)
+    return control("waited", text, compiler, best.source.dynamic_bytes or None) if text is not None else None
+
+
+def widened_control(kernel: TiledKernel, compiler: Compiler) -> StudiedControl | None:
+    """The baseline with its loads widened and nothing else, where that is possible."""
+    text = controls.widened(kernel)
+    return None if isinstance(text, Refusal) else control("widened", text, compiler, None)
+
+
+def control(name: str, text: str, compiler: Compiler, dynamic_bytes: int | None) -> StudiedControl | None:
+    outcome = compiler.build(text)
+    if isinstance(outcome, CompileFailure):
+        return None
+    return StudiedControl(name, outcome, proof_record(proof_of(outcome, compiler), None), dynamic_bytes)
 
 
 def later_variants(arch: Arch) -> list[StudiedVariant]:
