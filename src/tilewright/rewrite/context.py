@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tilewright.rewrite.edits import Edit, apply, indent_at, line_start
+from tilewright.rewrite.result import Remedy
 from tilewright.source import ir
 from tilewright.source.kernel import CopyLoop, LoadItem, Pure, Refusal, SharedArray, TiledKernel
 from tilewright.source.lexical import identifiers
 from tilewright.source.loops import counted_header
-from tilewright.rewrite.edits import Edit, apply, indent_at, line_start
-from tilewright.rewrite.result import Remedy
 
 _SIMPLE = ("Name", "Number", "Call", "Index", "Member")
 
@@ -52,8 +52,7 @@ class Context:
         self.var_type = " ".join(w for w in loop.var.type_text.split() if w not in ("const", "register"))
 
     def _first_statement(self) -> int:
-        at = self.kernel.loop.first_barrier.start
-        return at
+        return self.kernel.loop.first_barrier.start
 
     # -- texts --------------------------------------------------------------------------------------
     def source(self, node: ir.Expr | ir.Stmt) -> str:
@@ -144,12 +143,20 @@ class Context:
             if not own:
                 return Refusal("misaligned", f"the alignment of `{array.name}` is not understood", array.line)
         if own and own < need:
-            return Refusal("misaligned", f"`{array.name}` is aligned to {own} bytes, vector copies need {need}", array.line,
-                           f"declare it __align__({need})")  # fmt: skip
+            return Refusal(
+                "misaligned",
+                f"`{array.name}` is aligned to {own} bytes, vector copies need {need}",
+                array.line,
+                f"declare it __align__({need})",
+            )
         pitch = max(need, own)
         if ring and array.total_bytes % pitch:
-            return Refusal("misaligned", f"a stage of `{array.name}` has {array.total_bytes} bytes, no multiple of {pitch}",
-                           array.line, "pad the array")  # fmt: skip
+            return Refusal(
+                "misaligned",
+                f"a stage of `{array.name}` has {array.total_bytes} bytes, no multiple of {pitch}",
+                array.line,
+                "pad the array",
+            )
         return None
 
     def undividable(self) -> Refusal | None:
@@ -158,8 +165,12 @@ class Context:
         for array in self.kernel.staged if self.dynamic_bytes else ():
             before = text[line_start(text, array.declaration.start) : array.declaration.start].strip()
             if not array.alone or (before and not before.startswith((b"alignas", b"__align__"))):
-                return Refusal("not_understood", f"`{array.name}` shares its declaration; a ring above 48 KiB needs its own",
-                               array.line, "declare every array in a statement of its own")  # fmt: skip
+                return Refusal(
+                    "not_understood",
+                    f"`{array.name}` shares its declaration; a ring above 48 KiB needs its own",
+                    array.line,
+                    "declare every array in a statement of its own",
+                )
         return None
 
     def _dynamic_declarations(self) -> list[Edit]:
@@ -176,13 +187,15 @@ class Context:
             kind = f"{array.type_text} (*)[{self.stages_name}]{dims}"
             line = f"{indent}auto &{ring} = *reinterpret_cast<{kind}>({self.buffer_name}{offset});"
             if i == 0:
-                line = "\n".join([
-                    f"{indent}constexpr int {self.stages_name} = {self.stages};",
-                    f"{indent}// Above 48 KiB, so dynamic: launch with {self.dynamic_bytes} bytes, and first raise the kernel's",
-                    f"{indent}// cudaFuncAttributeMaxDynamicSharedMemorySize to that (cudaFuncSetAttribute).",
-                    f"{indent}extern __shared__ __align__(128) unsigned char {self.buffer_name}[];",
-                    line,
-                ])  # fmt: skip
+                line = "\n".join(
+                    [
+                        f"{indent}constexpr int {self.stages_name} = {self.stages};",
+                        f"{indent}// Above 48 KiB, so dynamic: launch with {self.dynamic_bytes} bytes, and raise",
+                        f"{indent}// cudaFuncAttributeMaxDynamicSharedMemorySize before (cudaFuncSetAttribute).",
+                        f"{indent}extern __shared__ __align__(128) unsigned char {self.buffer_name}[];",
+                        line,
+                    ]
+                )
             offset += f" + sizeof({ring})"
             out.append(Edit(start, array.declaration.end, line))
         return out
@@ -270,7 +283,11 @@ class Context:
         return head
 
     def fence(self) -> list[str]:
-        return ['asm volatile("" ::: "memory");  // keeps the loads above ahead of the compute phase'] if self.remedy.fence else []
+        return (
+            ['asm volatile("" ::: "memory");  // keeps the loads above ahead of the compute phase']
+            if self.remedy.fence
+            else []
+        )
 
 
 def _balanced(text: str) -> bool:

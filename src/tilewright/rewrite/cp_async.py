@@ -35,8 +35,12 @@ def rewrite(
 def _refusal(c: Context) -> Refusal | None:
     kernel = c.kernel
     if kernel.elsewhere is not None:
-        return Refusal("loop_carried_shared", "a tile's array is also used outside the K-loop", kernel.elsewhere,
-                       "the ldg_single variant keeps the arrays in place")  # fmt: skip
+        return Refusal(
+            "loop_carried_shared",
+            "a tile's array is also used outside the K-loop",
+            kernel.elsewhere,
+            "the ldg_single variant keeps the arrays in place",
+        )
     for array in kernel.staged:
         refused = c.misaligned(array, ring=True)
         if refused is not None:
@@ -61,9 +65,13 @@ def _item_refusal(kernel: TiledKernel, item: LoadItem) -> Refusal | None:
                 if isinstance(inner, Copy) and inner.width_bytes < min(ASYNC_WIDTHS) and reason is not None:
                     if inner.converts:
                         return _converts(kernel, inner)
-                    return Refusal("unsupported_width" if reason.code != "not_contiguous" else "not_contiguous",
-                                   f"cp.async moves 4, 8 or 16 bytes, this copy {inner.width_bytes}; it cannot be widened: "
-                                   f"{reason.message}", reason.line, reason.hint or "the ldg variant moves any width")  # fmt: skip
+                    return Refusal(
+                        "unsupported_width" if reason.code != "not_contiguous" else "not_contiguous",
+                        f"cp.async moves 4, 8 or 16 bytes, this copy {inner.width_bytes}; it cannot be widened: "
+                        f"{reason.message}",
+                        reason.line,
+                        reason.hint or "the ldg variant moves any width",
+                    )
                 refused = _item_refusal(kernel, inner)
                 if refused is not None:
                     return refused
@@ -71,16 +79,24 @@ def _item_refusal(kernel: TiledKernel, item: LoadItem) -> Refusal | None:
         case Copy(converts=True):
             return _converts(kernel, item)
         case Copy(width_bytes=w) | LaneStore(width_bytes=w) if w not in ASYNC_WIDTHS:
-            return Refusal("unsupported_width", f"cp.async moves 4, 8 or 16 bytes, this copy {w}", _line(kernel, item.stmt),
-                           "the ldg variant moves any width")  # fmt: skip
+            return Refusal(
+                "unsupported_width",
+                f"cp.async moves 4, 8 or 16 bytes, this copy {w}",
+                _line(kernel, item.stmt),
+                "the ldg variant moves any width",
+            )
         case LaneStore(lane=None):
             return None
     return None
 
 
 def _converts(kernel: TiledKernel, item: Copy) -> Refusal:
-    return Refusal("converts_type", "the copy changes the type of its elements; cp.async moves bytes as they are",
-                   _line(kernel, item.stmt), "the ldg variant converts on the way")  # fmt: skip
+    return Refusal(
+        "converts_type",
+        "the copy changes the type of its elements; cp.async moves bytes as they are",
+        _line(kernel, item.stmt),
+        "the ldg variant converts on the way",
+    )
 
 
 class _Writer:
@@ -138,10 +154,21 @@ class _Writer:
                 fetch = self.fetches[item.fetched]
                 lane = f".{item.lane}" if item.lane else ""
                 source = f"&{fetch.symbol.name}{lane}"
-                return [self._copy_edit(item.stmt, item.target, source, item.width_bytes, fetch.guard, fetch.fill, False)]
+                return [
+                    self._copy_edit(item.stmt, item.target, source, item.width_bytes, fetch.guard, fetch.fill, False)
+                ]
             case Copy():
-                return [self._copy_edit(item.stmt, item.target, c.address(item.source), item.width_bytes, item.guard,
-                                        item.fill, item.inverted)]  # fmt: skip
+                return [
+                    self._copy_edit(
+                        item.stmt,
+                        item.target,
+                        c.address(item.source),
+                        item.width_bytes,
+                        item.guard,
+                        item.fill,
+                        item.inverted,
+                    )
+                ]
             case CopyLoop(widening=Widening() as w):
                 return [Edit(item.stmt.span.start, item.stmt.span.end, self._widened(item, w))]
             case CopyLoop():
@@ -149,9 +176,15 @@ class _Writer:
         return []
 
     def _copy_edit(
-        self, stmt: ir.Stmt, target: ir.Expr, source: str, width: int, guard: ir.Expr | None, fill: ir.Expr | None,
+        self,
+        stmt: ir.Stmt,
+        target: ir.Expr,
+        source: str,
+        width: int,
+        guard: ir.Expr | None,
+        fill: ir.Expr | None,
         inverted: bool,
-    ) -> Edit:  # fmt: skip
+    ) -> Edit:
         c = self.c
         indent = indent_at(c.kernel.text, stmt.span.start)
         to = c.address(target)
@@ -167,8 +200,13 @@ class _Writer:
             lines = [f"__pipeline_memcpy_async({to},", f"{c.unit}{source},", f"{c.unit}{width}, {zeros});"]
             return Edit(stmt.span.start, stmt.span.end, f"\n{indent}".join(lines))
         test = f"!({c.source(guard)})" if inverted else c.source(guard)
-        lines = [f"if ({test}) {{", f"{c.unit}__pipeline_memcpy_async({to}, {source}, {width});", "} else {",
-                 f"{c.unit}{c.source(target)} = {c.source(fill)};", "}"]  # fmt: skip
+        lines = [
+            f"if ({test}) {{",
+            f"{c.unit}__pipeline_memcpy_async({to}, {source}, {width});",
+            "} else {",
+            f"{c.unit}{c.source(target)} = {c.source(fill)};",
+            "}",
+        ]
         return Edit(stmt.span.start, stmt.span.end, f"\n{indent}".join(lines))
 
     def _header(self, item: CopyLoop) -> list[Edit]:
@@ -199,9 +237,11 @@ class _Writer:
         u = c.unit
         lines = v.open(self.pass_name, self.first)
         lines += [u * 2 + x for x in v.indices(self.first)]
-        lines += [u * 2 + f"if ({v.whole()}) {{",
-                  u * 3 + f"__pipeline_memcpy_async({c.address(v.copy.target)}, {c.address(v.copy.source)}, 16);",
-                  u * 2 + "} else {  // the ragged edge, or a row that is not 16-byte aligned"]  # fmt: skip
+        lines += [
+            u * 2 + f"if ({v.whole()}) {{",
+            u * 3 + f"__pipeline_memcpy_async({c.address(v.copy.target)}, {c.address(v.copy.source)}, 16);",
+            u * 2 + "} else {  // the ragged edge, or a row that is not 16-byte aligned",
+        ]
         lines += [u * 3 + x if x else x for x in v.element_loop(self.first)]
         lines += [u * 2 + "}", *v.close()]
         indent = indent_at(c.kernel.text, item.stmt.span.start)
@@ -216,15 +256,19 @@ class _Writer:
         ahead = f"{c.stages_name} - 1"
         used = c.uses_var(c.reads([x.stmt for x in c.kernel.loads] + [b.stmt for b in loop.bumps_after]))
         params = f"{kind} {var}, int {self.stage}" if used else f"int {self.stage}"
-        call = (lambda k, s: f"{self.copy_tile}({k}, {s});") if used else (lambda k, s: f"{self.copy_tile}({s});")
+
+        def call(k: str, stage: str) -> str:
+            return f"{self.copy_tile}({k}, {stage});" if used else f"{self.copy_tile}({stage});"
+
+        step = c.times(ahead, loop.step) if loop.step_value != 1 else f"({ahead})"
         out = [
-            f"{i1}// Software pipeline: while tile t is computed, the copies of the next {c.stages_name} - 1 tiles are in flight.",
+            f"{i1}// Software pipeline: while a tile is computed, the copies of the next {ahead} tiles are in flight.",
             f"{i1}auto {self.copy_tile} = [&]({params}) {{",
             *(i2 + v for v in c.views(self.stage)),
             self._load_text().rstrip("\n"),
             f"{i1}}};",
             "",
-            f"{i1}// Prologue: fill all stages but one. Every stage commits, also where no tile is left: the wait counts groups.",
+            f"{i1}// Prologue: fill all stages but one. Each commits, even with no tile left: the wait counts groups.",
             f"{i1}#pragma unroll",
             f"{i1}for (int {self.stage} = 0; {self.stage} < {ahead}; ++{self.stage}) {{",
             f"{i2}{kind} {var} = {c.tile_index(self.stage)};",
@@ -237,7 +281,7 @@ class _Writer:
             f"{c.loop_header()} {{",
             f"{i2}__pipeline_wait_prior({c.stages_name} - 2);  // this tile has landed",
             f"{i2}__syncthreads();  // for every thread; and nobody still reads the stage that is filled next",
-            f"{i2}{kind} {self.next_k} = {var} + {c.times(ahead, loop.step) if loop.step_value != 1 else f'({ahead})'};",
+            f"{i2}{kind} {self.next_k} = {var} + {step};",
             f"{i2}if ({c.in_range(self.next_k)}) {call(self.next_k, self.write_stage)}",
             f"{i2}__pipeline_commit();",
             *(i2 + f for f in c.fence()),

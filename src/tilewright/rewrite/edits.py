@@ -57,4 +57,6 @@ def unified_diff(before: str, after: str, name_before: str, name_after: str) -> 
 
 def reindent(block: str, indent: str) -> str:
     """Every line of ``block`` (written without indentation) behind ``indent``; blank lines stay blank."""
-    return "\n".join(indent + line if line.strip() and not line.startswith("\f") else line for line in block.split("\n"))
+    return "\n".join(
+        indent + line if line.strip() and not line.startswith("\f") else line for line in block.split("\n")
+    )

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tilewright.rewrite.context import Context, flat
-from tilewright.rewrite.edits import Edit, apply, indent_at, line_start, reindent, unified_diff
+from tilewright.rewrite.context import Context
+from tilewright.rewrite.edits import Edit, apply, reindent, unified_diff
+from tilewright.rewrite.ldg_halves import Halves
 from tilewright.rewrite.result import Remedy, RewrittenSource
-from tilewright.rewrite.vectors import VectorLoop
 from tilewright.source import ir
-from tilewright.source.kernel import (
-    Bump, Copy, CopyLoop, Fetch, LaneStore, LoadItem, Pure, Refusal, TiledKernel, Widening,
-)  # fmt: skip
+from tilewright.source.kernel import Copy, CopyLoop, Fetch, LaneStore, LoadItem, Pure, Refusal, TiledKernel
 
 
 def rewrite(
@@ -32,46 +30,33 @@ def rewrite(
     text = writer.file()
     name = "ldg_single" if single else "ldg"
     diff = unified_diff(kernel.text.decode(), text, kernel.file, f"{kernel.file} ({name})")
-    return RewrittenSource("ldg_single" if single else "ldg", context.stages, text, diff, 2 if single else 1,
-                           context.dynamic_bytes, context.remedy)  # fmt: skip
+    return RewrittenSource(
+        "ldg_single" if single else "ldg",
+        context.stages,
+        text,
+        diff,
+        2 if single else 1,
+        context.dynamic_bytes,
+        context.remedy,
+    )
 
 
 class _Writer:
     def __init__(self, context: Context, single: bool) -> None:
         self.c = context
         self.single = single
-        n = context.names
-        self.fetch_tile = n.fresh("fetch_tile")
-        self.store_tile = n.fresh("store_tile")
-        self.stage = n.fresh("stage")
-        self.more = n.fresh("has_next")
-        self.next_k = n.fresh(f"{context.kernel.loop.var.name}_next")
-        self.first = n.fresh("first")
-        self.pass_name = n.fresh("pass")
-        self.vector = n.fresh("vector")
-        self.registers: dict[int, str] = {}  # byte offset of a copy → the registers it waits in
-        arrays = {a.symbol: a.name for a in context.kernel.staged}
-        for item in flat(context.kernel.loads):
-            if isinstance(item, Copy):
-                self.registers[item.stmt.span.start] = n.fresh(f"{arrays[item.array]}_next")
-        self.held = self._held_names()
-
-    def _held_names(self) -> dict[int, str]:
-        """Names of fetched registers in the kernel's own scope: the old ones, unless they are taken there."""
-        out: dict[int, str] = {}
-        outer = {s.name for s in self.c.kernel.symbols.values() if s.depth <= 1}
-        for item in self.c.kernel.loads:
-            if isinstance(item, Fetch):
-                name = item.symbol.name
-                out[item.symbol.id] = self.c.names.fresh(f"{name}_next") if name in outer else name
-        return out
+        self.h = Halves(context, single)
 
     # -- refusals -----------------------------------------------------------------------------------
     def refusal(self) -> Refusal | None:
         kernel = self.c.kernel
         if kernel.elsewhere is not None and not self.single:
-            return Refusal("loop_carried_shared", "a tile's array is also used outside the K-loop", kernel.elsewhere,
-                           "the ldg_single variant keeps the arrays in place")  # fmt: skip
+            return Refusal(
+                "loop_carried_shared",
+                "a tile's array is also used outside the K-loop",
+                kernel.elsewhere,
+                "the ldg_single variant keeps the arrays in place",
+            )
         for array in kernel.staged:
             refused = self.c.misaligned(array, ring=not self.single)
             if refused is not None:
@@ -89,8 +74,12 @@ class _Writer:
         if isinstance(item, CopyLoop):
             here = self.c.kernel.text.count(b"\n", 0, item.stmt.span.start) + 1
             if item.trips is None:
-                return Refusal("not_understood", "the trip count of a copy loop is not constant, so registers cannot hold its loads",
-                               here, "make the tile size and the thread count constants")  # fmt: skip
+                return Refusal(
+                    "not_understood",
+                    "the trip count of a copy loop is not constant, so registers cannot hold its loads",
+                    here,
+                    "make the tile size and the thread count constants",
+                )
             if item.first_value is not None and (item.stride_value or 0) <= 0:
                 return Refusal("not_understood", "a copy loop does not count upwards", here)
             if any(isinstance(i, Fetch | LaneStore) for i in item.body):
@@ -105,11 +94,15 @@ class _Writer:
             pures = [i for i in inner if isinstance(i, Pure)]
             for entry in inner:
                 if isinstance(entry, Copy | LaneStore):
-                    moved = self._needs(entry, pures, whole=False) & self._moved()
+                    moved = self.h.needs(entry, pures, whole=False) & self.h.moved()
                     if moved:
                         line = kernel.text.count(b"\n", 0, entry.stmt.span.start) + 1
-                        return Refusal("not_understood", f"where a tile is stored depends on "
-                                       f"`{kernel.symbols[min(moved)].name}`, which moves with the loads", line)  # fmt: skip
+                        return Refusal(
+                            "not_understood",
+                            f"where a tile is stored depends on "
+                            f"`{kernel.symbols[min(moved)].name}`, which moves with the loads",
+                            line,
+                        )
         return None
 
     # -- the file -------------------------------------------------------------------------------------
@@ -119,223 +112,6 @@ class _Writer:
         edits.append(Edit(kernel.loop.insert_at, kernel.loop.stmt.span.end, self._loop()))
         return apply(kernel.text, ir.Span(0, len(kernel.text)), edits)
 
-    # -- registers --------------------------------------------------------------------------------------
-    def _register_lines(self) -> list[str]:
-        out: list[str] = []
-        for item in self.c.kernel.loads:
-            match item:
-                case Fetch():
-                    kind = " ".join(w for w in item.symbol.type_text.split() if w != "const")
-                    out.append(f"{kind} {self.held[item.symbol.id]};")
-                case Copy():
-                    out.append(f"{item.type_text} {self.registers[item.stmt.span.start]};")
-                case CopyLoop(widening=Widening() as w) if self._vector(item) is not None:
-                    v = VectorLoop(self.c, item, w)
-                    out.append(f"uint4 {self.registers[v.copy.stmt.span.start]}[{v.trips()}];")
-                case CopyLoop():
-                    out += [f"{i.type_text} {self.registers[i.stmt.span.start]}[{self._trips(item)}];"
-                            for i in item.body if isinstance(i, Copy)]  # fmt: skip
-        return out
-
-    def _vector(self, item: CopyLoop) -> VectorLoop | None:
-        """The widened form of a copy loop, where its source can still be named when the tile is stored."""
-        if not isinstance(item.widening, Widening):
-            return None
-        v = VectorLoop(self.c, item, item.widening)
-        return None if self._moved() & self._needs(v.copy, v.pures) else v
-
-    def _moved(self) -> set[int]:
-        kernel = self.c.kernel
-        return {i.symbol for i in (*kernel.loads, *kernel.loop.bumps_after) if isinstance(i, Bump)}
-
-    def _needs(self, entry: Copy | LaneStore, pures: Iterable[Pure], whole: bool = True) -> set[int]:
-        """Every name that storing an entry rests on; ``whole``: its source and guard too."""
-        need = self.c.reads([entry.stmt] if whole else [entry.target])
-        return need | self.c.reads([p.stmt for p in self.c.closure(need, [*self.c.top_pures(), *pures])])
-
-    def _trips(self, item: CopyLoop) -> str:
-        c = self.c
-        bound, stride = c.operand(item.bound), c.operand(item.stride)
-        if item.first_value == 0 and item.stride_value == 1:
-            return c.source(item.bound)
-        assert item.bound_value is not None
-        assert item.stride_value is not None
-        if item.first_value is not None:
-            return str(item.trips)
-        exact = item.bound_value % item.stride_value == 0
-        return f"{bound} / {stride}" if exact else f"({bound} + {stride} - 1) / {stride}"
-
-    # -- fetching -----------------------------------------------------------------------------------------
-    def _fetch_text(self) -> str:
-        kernel = self.c.kernel
-        edits = [e for item in kernel.loads for e in self._fetch(item)]
-        body = apply(kernel.text, kernel.load_span, edits).lstrip("\n").rstrip()
-        body = "\n".join(line for line in body.split("\n") if line.strip() != "\f")
-        return "\n".join([*self._cleared(), body, *self.c.bumps()])
-
-    def _cleared(self) -> list[str]:
-        """Vector registers that only some threads load are cleared first, all of them.
-
-        A register that a conditional load may have left in flight must be waited for before it is loaded again; without
-        this the compiler waits between the loads, one after the other.
-        """
-        c = self.c
-        out: list[str] = []
-        for item in c.kernel.loads:
-            v = self._vector(item) if isinstance(item, CopyLoop) else None
-            if v is not None:
-                register = self.registers[v.copy.stmt.span.start]
-                out += [f"{c.inner}#pragma unroll",
-                        f"{c.inner}for (uint4 &{self.vector} : {register}) {self.vector} = make_uint4(0, 0, 0, 0);"]  # fmt: skip
-        return out
-
-    def _fetch(self, item: LoadItem) -> list[Edit]:
-        c = self.c
-        match item:
-            case Fetch():
-                assert item.symbol.init is not None
-                span = item.stmt.span
-                return [Edit(span.start, span.end, f"{self.held[item.symbol.id]} = {c.source(item.symbol.init)};")]
-            case LaneStore():
-                return [Edit(item.stmt.span.start, item.stmt.span.end, "\f")]  # a line of its own that is dropped
-            case Copy():
-                return self._fetch_copy(item, self.registers[item.stmt.span.start])
-            case CopyLoop():
-                v = self._vector(item)
-                if v is not None:
-                    return [Edit(item.stmt.span.start, item.stmt.span.end, self._fetch_widened(v))]
-                index = self._pass_index(item)
-                edits = self._header(item)
-                for inner in item.body:
-                    if isinstance(inner, Copy):
-                        edits += self._fetch_copy(inner, f"{self.registers[inner.stmt.span.start]}[{index}]")
-                return edits
-        return []
-
-    def _fetch_copy(self, item: Copy, register: str) -> list[Edit]:
-        """The statement with its place in shared memory replaced by the register, in both branches of an if."""
-        targets = [n.left for n in ir.walk(item.stmt) if isinstance(n, ir.Assign) and self._same(n.left, item.target)]
-        return [Edit(t.span.start, t.span.end, register) for t in targets]
-
-    def _same(self, a: ir.Expr, b: ir.Expr) -> bool:
-        return "".join(self.c.source(a).split()) == "".join(self.c.source(b).split())
-
-    def _pass_index(self, item: CopyLoop) -> str:
-        if item.first_value is None:
-            return self.pass_name
-        if item.first_value == 0 and item.stride_value == 1:
-            return item.var.name
-        return f"({item.var.name} - {self.c.operand(item.first)}) / {self.c.operand(item.stride)}"
-
-    def _pragma(self, item: CopyLoop) -> str:
-        text, stmt = self.c.kernel.text, item.stmt
-        above = text[line_start(text, max(0, line_start(text, stmt.span.start) - 1)) : stmt.span.start].strip()
-        return "" if above.startswith(b"#pragma") else f"#pragma unroll\n{indent_at(text, stmt.span.start)}"
-
-    def _header(self, item: CopyLoop) -> list[Edit]:
-        c, stmt = self.c, item.stmt
-        indent = indent_at(c.kernel.text, stmt.span.start)
-        pragma = self._pragma(item)
-        if item.first_value is not None:
-            return [Edit(stmt.span.start, stmt.span.start, pragma)] if pragma else []
-        lines = [x for x in self._strided_open(item) if not x.startswith("#")]
-        head = pragma + f"\n{indent}".join(lines)
-        return [Edit(stmt.span.start, stmt.header.end, head), Edit(stmt.span.end, stmt.span.end, f"\n{indent}}}")]
-
-    def _strided_open(self, item: CopyLoop) -> list[str]:
-        c = self.c
-        kind = " ".join(w for w in item.var.type_text.split() if w != "const")
-        return [
-            "#pragma unroll",
-            f"for (int {self.pass_name} = 0; {self.pass_name} < {self._trips(item)}; ++{self.pass_name}) {{",
-            f"{c.unit}{kind} {item.var.name} = {c.source(item.first)} + {self.pass_name} * {c.operand(item.stride)};",
-            f"{c.unit}if ({item.var.name} < {c.compared(item.bound)})",
-        ]
-
-    def _fetch_widened(self, v: VectorLoop) -> str:
-        """Whole vectors only: the ragged rest is copied when the tile is stored, so that no load waits for it here."""
-        c, u = self.c, self.c.unit
-        register = f"{self.registers[v.copy.stmt.span.start]}[{self.pass_name}]"
-        lines = [
-            *v.open(self.pass_name, self.first),
-            *(u * 2 + x for x in v.indices(self.first)),
-            u * 2 + f"if ({v.whole()}) {{",
-            u * 3 + f"{register} = *reinterpret_cast<const uint4 *>({c.address(v.copy.source)});",
-            u * 2 + "}",
-            *v.close(),
-        ]
-        return reindent("\n".join(lines), indent_at(c.kernel.text, v.loop.stmt.span.start)).lstrip()
-
-    def _store_widened(self, v: VectorLoop) -> list[str]:
-        c, u = self.c, self.c.unit
-        register = f"{self.registers[v.copy.stmt.span.start]}[{self.pass_name}]"
-        return [
-            *v.open(self.pass_name, self.first),
-            *(u * 2 + x for x in v.indices(self.first)),
-            # Stored on every path: a load that only some paths consume makes the next one wait for it.
-            u * 2 + f"*reinterpret_cast<uint4 *>({c.address(v.copy.target)}) = {register};",
-            u * 2 + f"if (!({v.whole()})) {{  // the ragged edge, or a row that is not 16-byte aligned",
-            *(u * 3 + x if x else x for x in v.element_loop(self.first)),
-            u * 2 + "}",
-            *v.close(),
-        ]
-
-    # -- storing --------------------------------------------------------------------------------------------
-    def _store_lines(self) -> list[str]:
-        c, u = self.c, self.c.unit
-        out: list[str] = []
-        wanted: set[int] = set()
-        for item in c.kernel.loads:
-            match item:
-                case Copy():
-                    out.append(f"{c.source(item.target)} = {self.registers[item.stmt.span.start]};")
-                    wanted |= c.reads([item.target])
-                case LaneStore():
-                    out.append(self._lane_store(item))
-                    wanted |= c.reads([item.target])
-                case CopyLoop():
-                    wanted |= c.reads([item.stmt])
-                    v = self._vector(item)
-                    if v is not None:
-                        out += self._store_widened(v)
-                    else:
-                        out += self._store_loop(item)
-        needed = c.closure(wanted & self._store_reads(), c.top_pures())
-        return [*(c.source(p.stmt) for p in needed), *out]
-
-    def _store_reads(self) -> set[int]:
-        need: set[int] = set()
-        for item in self.c.kernel.loads:
-            inner: Iterable[LoadItem] = item.body if isinstance(item, CopyLoop) else (item,)
-            vector = isinstance(item, CopyLoop) and self._vector(item) is not None
-            pures = [i for i in inner if isinstance(i, Pure)]
-            for entry in inner:
-                if isinstance(entry, Copy | LaneStore):
-                    need |= self._needs(entry, pures, whole=vector)
-            if isinstance(item, CopyLoop):
-                need |= self.c.reads([item.first, item.bound, item.stride])
-        return need
-
-    def _lane_store(self, item: LaneStore) -> str:
-        c = self.c
-        assert isinstance(item.stmt.expr, ir.Assign)
-        lane = f".{item.lane}" if item.lane else ""
-        return f"{c.source(item.target)} = {self.held[item.fetched]}{lane};"
-
-    def _store_loop(self, item: CopyLoop) -> list[str]:
-        c, u = self.c, self.c.unit
-        index = self._pass_index(item)
-        pures = [i for i in item.body if isinstance(i, Pure)]
-        copies = [i for i in item.body if isinstance(i, Copy)]
-        need = c.reads([i.target for i in copies])
-        body = [c.source(p.stmt) for p in c.closure(need, pures)]
-        body += [f"{c.source(i.target)} = {self.registers[i.stmt.span.start]}[{index}];" for i in copies]
-        if item.first_value is not None:
-            return ["#pragma unroll", f"{c.kernel.text[item.stmt.span.start : item.stmt.header.end].decode()} {{",
-                    *(u + x for x in body), "}"]  # fmt: skip
-        head = self._strided_open(item)
-        return [*head[:-1], head[-1] + " {", *(u * 2 + x for x in body), u + "}", "}"]
-
     # -- the loop -------------------------------------------------------------------------------------------
     def _loop(self) -> str:
         c = self.c
@@ -343,27 +119,29 @@ class _Writer:
         var, kind = loop.var.name, c.var_type
         i1, i2, u = c.outer, c.inner, c.unit
         fetch_k = c.uses_var(c.reads([x.stmt for x in c.kernel.loads] + [b.stmt for b in loop.bumps_after]))
-        store_k = c.uses_var(self._store_reads())
+        store_k = c.uses_var(self.h.store_reads())
         fetch_params = f"{kind} {var}" if fetch_k else ""
-        store_params = ", ".join(x for x in (f"{kind} {var}" if store_k else "", "" if self.single else f"int {self.stage}") if x)
+        stage_param = [] if self.single else [f"int {self.h.stage}"]
+        store_params = ", ".join([*([f"{kind} {var}"] if store_k else []), *stage_param])
 
         def fetch(k: str) -> str:
-            return f"{self.fetch_tile}({k if fetch_k else ''});"
+            return f"{self.h.fetch_tile}({k if fetch_k else ''});"
 
         def store(k: str, stage: str) -> str:
-            return f"{self.store_tile}({', '.join(x for x in (k if store_k else '', '' if self.single else stage) if x)});"
+            arguments = [*([k] if store_k else []), *([] if self.single else [stage])]
+            return f"{self.h.store_tile}({', '.join(arguments)});"
 
-        views = [] if self.single else c.views(self.stage)
+        views = [] if self.single else c.views(self.h.stage)
         step = "1" if loop.step_value == 1 else c.operand(loop.step)
         head = [
             f"{i1}// Software pipeline: the loads of the next tile wait in registers while this tile is computed.",
-            *(i1 + r for r in self._register_lines()),
-            f"{i1}auto {self.fetch_tile} = [&]({fetch_params}) {{",
-            self._fetch_text(),
+            *(i1 + r for r in self.h.register_lines()),
+            f"{i1}auto {self.h.fetch_tile} = [&]({fetch_params}) {{",
+            self.h.fetch_text(),
             f"{i1}}};",
-            f"{i1}auto {self.store_tile} = [&]({store_params}) {{",
+            f"{i1}auto {self.h.store_tile} = [&]({store_params}) {{",
             *(i2 + v for v in views),
-            *(reindent(x, i2) for x in self._store_lines()),
+            *(reindent(x, i2) for x in self.h.store_lines()),
             f"{i1}}};",
             "",
             f"{i1}{{  // Prologue: the first tile.",
@@ -374,18 +152,39 @@ class _Writer:
             f"{i2}}}",
             f"{i1}}}",
         ]
-        ahead = [f"{i2}const {kind} {self.next_k} = {var} + {step};",
-                 f"{i2}const bool {self.more} = {c.in_range(self.next_k)};",
-                 f"{i2}if ({self.more}) {fetch(self.next_k)}", *(i2 + f for f in c.fence())]  # fmt: skip
+        ahead = [
+            f"{i2}const {kind} {self.h.next_k} = {var} + {step};",
+            f"{i2}const bool {self.h.more} = {c.in_range(self.h.next_k)};",
+            f"{i2}if ({self.h.more}) {fetch(self.h.next_k)}",
+            *(i2 + f for f in c.fence()),
+        ]
         body = c.compute().rstrip("\n")
         if self.single:
-            steady = [f"{c.loop_header()} {{", f"{i2}__syncthreads();  // this tile is in shared memory", *ahead, "", body, "",
-                      f"{i2}__syncthreads();  // nobody reads it any more",
-                      f"{i2}if ({self.more}) {store(self.next_k, '0')}", f"{i1}}}"]  # fmt: skip
+            steady = [
+                f"{c.loop_header()} {{",
+                f"{i2}__syncthreads();  // this tile is in shared memory",
+                *ahead,
+                "",
+                body,
+                "",
+                f"{i2}__syncthreads();  // nobody reads it any more",
+                f"{i2}if ({self.h.more}) {store(self.h.next_k, '0')}",
+                f"{i1}}}",
+            ]
         else:
-            steady = [f"{i1}__syncthreads();", "", f"{i1}int {self.stage} = 0;", f"{c.loop_header()} {{", *ahead, "",
-                      *(i2 + v for v in c.views(self.stage)), body, "",
-                      f"{i2}if ({self.more}) {store(self.next_k, f'{self.stage} ^ 1')}",
-                      f"{i2}__syncthreads();  // the next tile is in shared memory, and nobody reads this one any more",
-                      f"{i2}{self.stage} ^= 1;", f"{i1}}}"]  # fmt: skip
+            steady = [
+                f"{i1}__syncthreads();",
+                "",
+                f"{i1}int {self.h.stage} = 0;",
+                f"{c.loop_header()} {{",
+                *ahead,
+                "",
+                *(i2 + v for v in c.views(self.h.stage)),
+                body,
+                "",
+                f"{i2}if ({self.h.more}) {store(self.h.next_k, f'{self.h.stage} ^ 1')}",
+                f"{i2}__syncthreads();  // the next tile is in shared memory, and nobody reads this one any more",
+                f"{i2}{self.h.stage} ^= 1;",
+                f"{i1}}}",
+            ]
         return "\n".join([*head, *steady])

@@ -23,8 +23,11 @@ class Remedy:
     fence: bool = False
 
     def text(self) -> str:
-        words = [("#pragma unroll on the compute phase", self.restore_unroll),
-                 ("#pragma unroll 1 on the K-loop", self.unroll_one), ("a compiler fence", self.fence)]  # fmt: skip
+        words = [
+            ("#pragma unroll on the compute phase", self.restore_unroll),
+            ("#pragma unroll 1 on the K-loop", self.unroll_one),
+            ("a compiler fence", self.fence),
+        ]
         return ", ".join(w for w, on in words if on)
 
 

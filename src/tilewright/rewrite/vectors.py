@@ -7,6 +7,7 @@ from tilewright.source import ir
 from tilewright.source.kernel import Copy, CopyLoop, Pure, Widening
 from tilewright.source.widen import VECTOR_BYTES
 
+
 class VectorLoop:
     """Pieces of one widened copy loop, shared by the variants."""
 
@@ -33,11 +34,11 @@ class VectorLoop:
     def open(self, pass_name: str, first_name: str) -> list[str]:
         """The loop over vectors, down to the test that a vector starts inside the tile."""
         c, loop = self.context, self.loop
+        vector = f"({c.source(loop.first)} + {pass_name} * {c.operand(loop.stride)})"
         return [
             "#pragma unroll",
             f"for (int {pass_name} = 0; {pass_name} < {self.trips()}; ++{pass_name}) {{",
-            f"{c.unit}const {self.var_type} {first_name} = ({c.source(loop.first)} + {pass_name} * {c.operand(loop.stride)})"
-            f" * {self.lanes};",
+            f"{c.unit}const {self.var_type} {first_name} = {vector} * {self.lanes};",
             f"{c.unit}if ({first_name} < {c.compared(loop.bound)}) {{",
         ]
 
@@ -72,8 +73,9 @@ class VectorLoop:
         text = c.kernel.text[body.span.start : body.span.end].decode()
         inner = text.strip()
         lines = _dedent(inner[1:-1]) if inner.startswith("{") else [inner]
-        step = f"for ({self.var_type} {self.var} = {first_name}; {self.var} < {first_name} + {self.lanes}; ++{self.var}) {{"
-        return ["#pragma unroll 1", step, *(c.unit + line if line else line for line in lines), "}"]
+        var, last = self.var, f"{first_name} + {self.lanes}"
+        header = f"for ({self.var_type} {var} = {first_name}; {var} < {last}; ++{var}) {{"
+        return ["#pragma unroll 1", header, *(c.unit + line if line else line for line in lines), "}"]
 
 
 def _dedent(block: str) -> list[str]:

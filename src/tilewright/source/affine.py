@@ -108,9 +108,9 @@ class Affine:
             case ir.Name():
                 known = self._lookup(expr)
                 return known if known is not None else Poly.atom(_key(expr))
-            case ir.Cast(type_text=t, operand=x) if is_integer(t, self._constants.aliases) and (
-                size_of(t, self._constants.aliases) or 0
-            ) >= 4:
+            case ir.Cast(type_text=t, operand=x) if (
+                is_integer(t, self._constants.aliases) and (size_of(t, self._constants.aliases) or 0) >= 4
+            ):
                 return self.poly(x)
             case ir.Unary(op="-", operand=x):
                 return -self.poly(x)

@@ -11,8 +11,18 @@ from tilewright.source.copies import LoadReader
 from tilewright.source.effects import Effects, is_pointer, root
 from tilewright.source.expr_types import Types
 from tilewright.source.kernel import (
-    Bump, Copy, CopyLoop, Fetch, KLoop, LaneStore, LoadItem, Pure, Refusal, SharedArray, TiledKernel,
-)  # fmt: skip
+    Bump,
+    Copy,
+    CopyLoop,
+    Fetch,
+    KLoop,
+    LaneStore,
+    LoadItem,
+    Pure,
+    Refusal,
+    SharedArray,
+    TiledKernel,
+)
 from tilewright.source.kloop import KLoopFinder, Phases
 from tilewright.source.reader import OpenKernel
 from tilewright.source.tiles import probes_of, tile_of
@@ -43,8 +53,12 @@ class _Analysis:
     def run(self) -> TiledKernel | Refusal:
         if self.kernel.errors:
             bad = min(self.kernel.errors, key=lambda s: s.start)
-            return Refusal("not_understood", "the grammar cannot read this part of the kernel", self.line(bad.start),
-                           "a macro used as syntax, or a construct not understood yet")  # fmt: skip
+            return Refusal(
+                "not_understood",
+                "the grammar cannot read this part of the kernel",
+                self.line(bad.start),
+                "a macro used as syntax, or a construct not understood yet",
+            )
         phases = self.finder.find()
         if isinstance(phases, Refusal):
             return phases
@@ -54,8 +68,14 @@ class _Analysis:
         shared = self._shared_arrays()
         if isinstance(shared, Refusal):
             return shared
-        reader = LoadReader(self.kernel.source.text, self.kernel.symbols, self.types, self.kernel.constants, self.line,
-                            self._outer(loop))  # fmt: skip
+        reader = LoadReader(
+            self.kernel.source.text,
+            self.kernel.symbols,
+            self.types,
+            self.kernel.constants,
+            self.line,
+            self._outer(loop),
+        )
         late = tuple(b for s in phases.compute if (b := reader.bump(s)) is not None)
         late = tuple(b for b in late if self._belongs_to_loads(b, phases))
         compute = tuple(s for s in phases.compute if s not in {b.stmt for b in late})
@@ -79,18 +99,37 @@ class _Analysis:
                 continue
             here = self.line(s.span.start)
             if s.extern or any(isinstance(d, ir.Opaque) for d in s.dims):
-                return Refusal("not_understood", f"`{s.name}` is dynamic shared memory: not understood yet", here,
-                               "declare the tiles as static arrays")  # fmt: skip
+                return Refusal(
+                    "not_understood",
+                    f"`{s.name}` is dynamic shared memory: not understood yet",
+                    here,
+                    "declare the tiles as static arrays",
+                )
             dims = [self.kernel.constants.evaluate(d) for d in s.dims]
             size = size_of(s.type_text.replace("__shared__", " "), self.kernel.constants.aliases)
             if size is None or not dims or any(d is None or d <= 0 for d in dims) or s.pointers:
-                return Refusal("not_understood", f"the size of `{s.name}` is no constant that is understood", here,
-                               "name template arguments in the sidecar, or use a built-in element type")  # fmt: skip
+                return Refusal(
+                    "not_understood",
+                    f"the size of `{s.name}` is no constant that is understood",
+                    here,
+                    "name template arguments in the sidecar, or use a built-in element type",
+                )
             if s.depth > 1:
-                return Refusal("not_understood", f"`{s.name}` is declared inside another scope: not understood yet", here)
+                return Refusal(
+                    "not_understood", f"`{s.name}` is declared inside another scope: not understood yet", here
+                )
             declaration = owner[s.id]
-            out[s.id] = SharedArray(s.id, s.name, self.types.base(s.type_text), size, tuple(d for d in dims if d),
-                                    self._alignment(declaration), declaration, alone[declaration], here)  # fmt: skip
+            out[s.id] = SharedArray(
+                s.id,
+                s.name,
+                self.types.base(s.type_text),
+                size,
+                tuple(d for d in dims if d),
+                self._alignment(declaration),
+                declaration,
+                alone[declaration],
+                here,
+            )
         return out
 
     def _alignment(self, declaration: ir.Span) -> str:
@@ -126,24 +165,34 @@ class _Analysis:
             return Refusal("not_understood", f"the {what} phase holds {text}", self.line(span.start))
         jumps = [(k, s) for k, s in effects.jumps if not self._inner_jump(k, s)]
         if jumps:
-            return Refusal("not_understood", f"the {what} phase leaves the iteration by `{jumps[0][0]}`",
-                           self.line(jumps[0][1].start))  # fmt: skip
+            return Refusal(
+                "not_understood",
+                f"the {what} phase leaves the iteration by `{jumps[0][0]}`",
+                self.line(jumps[0][1].start),
+            )
         for symbol, span in effects.stores:
             if symbol is not None and self.kernel.symbols[symbol].kind == "shared" and what == "load":
                 continue
             name = f"`{self.kernel.symbols[symbol].name}`" if symbol is not None else "an unknown pointer"
             local = symbol is not None and self._points_to_local(self.kernel.symbols[symbol])
             if not local:
-                return Refusal("may_alias", f"the {what} phase stores through {name}, which the next tile's loads may read",
-                               self.line(span.start), "move the store behind the K-loop")  # fmt: skip
+                return Refusal(
+                    "may_alias",
+                    f"the {what} phase stores through {name}, which the next tile's loads may read",
+                    self.line(span.start),
+                    "move the store behind the K-loop",
+                )
         return None
 
     def _inner_jump(self, kind: str, span: ir.Span) -> bool:
         """``break`` and ``continue`` of a loop inside the phase stay inside it."""
         if kind not in ("break", "continue"):
             return False
-        loops = [n for n in ir.walk(self.kernel.body) if isinstance(n, ir.For | ir.While)
-                 and n.span.start <= span.start and span.end <= n.span.end]  # fmt: skip
+        loops = [
+            n
+            for n in ir.walk(self.kernel.body)
+            if isinstance(n, ir.For | ir.While) and n.span.start <= span.start and span.end <= n.span.end
+        ]
         inner = max(loops, key=lambda n: n.span.start, default=None)
         return inner is not None and not any(
             isinstance(s, ir.Do) and isinstance(s.expr, ir.Call) and s.expr.callee == "__syncthreads"
@@ -152,7 +201,7 @@ class _Analysis:
 
     def _points_to_local(self, symbol: ir.Symbol) -> bool:
         """A pointer or reference to an array of registers."""
-        if symbol.init is None or symbol.id in self.finder.reassigned() and not symbol.reference:
+        if symbol.init is None or (symbol.id in self.finder.reassigned() and not symbol.reference):
             return False
         base = root(symbol.init)
         target = self.kernel.symbols.get(base.symbol) if base is not None and base.symbol is not None else None
@@ -164,13 +213,19 @@ class _Analysis:
         names = self.kernel.symbols
         clash = sorted((load.reads - in_load) & (compute.writes - own))
         if clash:
-            return Refusal("not_understood", f"the load phase reads `{names[clash[0]].name}`, which the compute phase changes",
-                           self.line(loop.stmt.span.start))  # fmt: skip
+            return Refusal(
+                "not_understood",
+                f"the load phase reads `{names[clash[0]].name}`, which the compute phase changes",
+                self.line(loop.stmt.span.start),
+            )
         moved = {b.symbol for b in loop.bumps_after} | (load.writes - in_load)
         used = sorted(moved & (compute.reads | compute.writes))
         if used:
-            return Refusal("not_understood", f"`{names[used[0]].name}` is advanced with the loads and used by the compute phase",
-                           self.line(loop.stmt.span.start))  # fmt: skip
+            return Refusal(
+                "not_understood",
+                f"`{names[used[0]].name}` is advanced with the loads and used by the compute phase",
+                self.line(loop.stmt.span.start),
+            )
         return None
 
     def _declared(self, stmts: Iterable[ir.Stmt]) -> set[int]:
@@ -187,8 +242,11 @@ class _Analysis:
                     if holder is None or not (is_pointer(holder) or is_integer(holder.type_text, None)):
                         continue
                     if self._takes_address(node.right, shared):
-                        return Refusal("not_understood", f"`{holder.name}` keeps an address inside a tile beyond its iteration",
-                                       self.line(node.span.start))  # fmt: skip
+                        return Refusal(
+                            "not_understood",
+                            f"`{holder.name}` keeps an address inside a tile beyond its iteration",
+                            self.line(node.span.start),
+                        )
         return None
 
     def _takes_address(self, expr: ir.Expr, shared: set[int]) -> bool:
@@ -213,7 +271,9 @@ class _Analysis:
     ) -> TiledKernel | Refusal:
         staged_ids = {i.array for i in _flat(loads) if isinstance(i, Copy | LaneStore)}
         if not staged_ids:
-            return Refusal("no_k_loop", "the load phase copies nothing into shared memory", self.line(loop.stmt.span.start))
+            return Refusal(
+                "no_k_loop", "the load phase copies nothing into shared memory", self.line(loop.stmt.span.start)
+            )
         widener = Widener(self.kernel.constants, self.kernel.symbols, shared, self._invariant, self.line, self.block)
         finished: list[LoadItem] = []
         for item in loads:
@@ -230,16 +290,34 @@ class _Analysis:
         inner = source.text[body.start : body.start + 1] == b"{"
         load_span = ir.Span(body.start + 1 if inner else body.start, loop.first_barrier.start)
         compute_span = ir.Span(loop.first_barrier.end, loop.second_barrier.start)
-        spans = {"kernel": kernel.function.span, "loop": loop.stmt.span,
-                 "load": _extent(phases.load), "compute": _extent(loop.compute)}  # fmt: skip
+        spans = {
+            "kernel": kernel.function.span,
+            "loop": loop.stmt.span,
+            "load": _extent(phases.load),
+            "compute": _extent(loop.compute),
+        }
         lines = {k: (self.line(s.start), self.line(max(s.start, s.end - 1))) for k, s in spans.items()}
         threads = self._threads()
         return TiledKernel(
-            source.text, source.file, kernel.function.name, kernel.function.line, kernel.function.params,
-            kernel.constants.names(), kernel.symbols, tuple(shared.values()), staged, loop, tuple(finished), load_span,
-            compute_span, tile_of(kernel, loop, finished, staged, widener, threads), self._elsewhere(loop, staged_ids), lines,
-            tuple(self.assumptions), probes_of(kernel, loop, finished, staged),
-        )  # fmt: skip
+            source.text,
+            source.file,
+            kernel.function.name,
+            kernel.function.line,
+            kernel.function.params,
+            kernel.constants.names(),
+            kernel.symbols,
+            tuple(shared.values()),
+            staged,
+            loop,
+            tuple(finished),
+            load_span,
+            compute_span,
+            tile_of(kernel, loop, finished, staged, widener, threads),
+            self._elsewhere(loop, staged_ids),
+            lines,
+            tuple(self.assumptions),
+            probes_of(kernel, loop, finished, staged),
+        )
 
     def _threads(self) -> int | None:
         if self.block is not None:

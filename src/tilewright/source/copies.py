@@ -60,8 +60,9 @@ class LoadReader:
             return True
         if not (is_pointer(symbol) or symbol.reference) or symbol.init is None:
             return False
-        names = [self._symbols.get(n.symbol) for n in ir.walk(symbol.init)
-                 if isinstance(n, ir.Name) and n.symbol is not None]  # fmt: skip
+        names = [
+            self._symbols.get(n.symbol) for n in ir.walk(symbol.init) if isinstance(n, ir.Name) and n.symbol is not None
+        ]
         return any(self._is_shared(s, depth + 1) for s in names)
 
     def _global_lvalue(self, expr: ir.Expr) -> ir.Expr | None:
@@ -122,14 +123,20 @@ class LoadReader:
             return [Pure(stmt)]
         symbol = reading[0]
         if len(stmt.symbols) != 1 or symbol.dims or symbol.pointers or symbol.reference or symbol.init is None:
-            return self._no(stmt, f"`{symbol.name}` is read from memory in a declaration of several names or of an array")
+            return self._no(
+                stmt, f"`{symbol.name}` is read from memory in a declaration of several names or of an array"
+            )
         source, guard, fill, inverted = self._value(symbol.init)
         width = self._types.bytes_of(ir.Name(symbol.span, symbol.name, symbol.id))
         if source is None or inverted or width is None:
             return self._no(stmt, f"`{symbol.name}` is not a plain read of global memory")
         if not self._types.same(self._types.of(source), self._types.of(ir.Name(symbol.span, symbol.name, symbol.id))):
-            return Refusal("converts_type", f"`{symbol.name}` is converted while it is loaded", self._line(stmt.span.start),
-                           "load it in the type that memory holds")  # fmt: skip
+            return Refusal(
+                "converts_type",
+                f"`{symbol.name}` is converted while it is loaded",
+                self._line(stmt.span.start),
+                "load it in the type that memory holds",
+            )
         fetch = Fetch(stmt, symbol, source, guard, fill, width)
         self._fetched[symbol.id] = fetch
         return [fetch]
@@ -145,8 +152,11 @@ class LoadReader:
         symbol = self._root_symbol(expr.left)
         if symbol is None or symbol.kind != "shared" or isinstance(expr.left, ir.Name):
             if symbol is not None and self._is_shared(symbol):
-                return self._no(stmt, f"shared memory is written through the pointer `{symbol.name}`",
-                                "write through the array itself")  # fmt: skip
+                return self._no(
+                    stmt,
+                    f"shared memory is written through the pointer `{symbol.name}`",
+                    "write through the array itself",
+                )
             return self._no(stmt, "the load phase assigns something that is not a shared array")
         lane = self._lane(stmt, symbol, expr)
         if lane is not None:
@@ -170,9 +180,10 @@ class LoadReader:
         return self._bump(stmt, stmt.expr) if isinstance(stmt, ir.Do) else None
 
     def _lane(self, stmt: ir.Do, array: ir.Symbol, expr: ir.Assign) -> LaneStore | None:
-        value, lane = ir.strip(expr.right), None
-        if isinstance(value, ir.Member) and not value.arrow:
-            value, lane = value.base, value.field
+        value = ir.strip(expr.right)
+        lane = value.field if isinstance(value, ir.Member) and not value.arrow else None
+        if isinstance(value, ir.Member) and lane is not None:
+            value = value.base
         if not isinstance(value, ir.Name) or value.symbol not in self._fetched:
             return None
         width = self._types.bytes_of(expr.left)
@@ -196,15 +207,19 @@ class LoadReader:
     def _copy(self, stmt: ir.Stmt, array: ir.Symbol, target: ir.Expr, value: ir.Expr) -> Copy | Refusal:
         kind, width = self._types.of(target), self._types.bytes_of(target)
         if kind is None or width is None or kind.pointers:
-            return self._no(stmt, f"the type stored to `{array.name}` is not known",
-                            "use a built-in scalar or vector type")  # fmt: skip
+            return self._no(
+                stmt, f"the type stored to `{array.name}` is not known", "use a built-in scalar or vector type"
+            )
         source, guard, fill, inverted = self._value(value)
         if source is None:
             reads = any(self._global_lvalue(e) is not None for e in ir.walk(value) if isinstance(e, ir.Expr))
             if not reads:
                 return self._no(stmt, f"what is stored to `{array.name}` does not come straight from global memory")
-            if any(n.symbol is not None and self._symbols[n.symbol].kind == "shared"
-                   for n in ir.walk(value) if isinstance(n, ir.Name)):  # fmt: skip
+            if any(
+                n.symbol is not None and self._symbols[n.symbol].kind == "shared"
+                for n in ir.walk(value)
+                if isinstance(n, ir.Name)
+            ):
                 return self._no(stmt, f"what is stored to `{array.name}` reads shared memory")
             return Copy(stmt, array.id, target, value, None, None, kind.base, width, converts=True)
         converts = not self._types.same(kind, self._types.of(source))
@@ -215,8 +230,11 @@ class LoadReader:
         if then is None or (stmt.otherwise is not None and other is None):
             return self._no(stmt, "an `if` in the load phase that guards more than one copy is not understood yet")
         if other is None:
-            return self._no(stmt, "an `if` without `else` leaves stale data in the tile: not understood yet",
-                            "fill the tile with zeros in an else branch")  # fmt: skip
+            return self._no(
+                stmt,
+                "an `if` without `else` leaves stale data in the tile: not understood yet",
+                "fill the tile with zeros in an else branch",
+            )
         if self._normal(then.left) != self._normal(other.left):
             return self._no(stmt, "the two branches of an `if` in the load phase store to different places")
         symbol = self._root_symbol(then.left)
@@ -229,7 +247,9 @@ class LoadReader:
             source = self._global_lvalue(value)
             if source is not None and not self.reads_memory(fill):
                 converts = not self._types.same(kind, self._types.of(source))
-                return Copy(stmt, symbol.id, then.left, source, stmt.condition, fill, kind.base, width, inverted, converts)
+                return Copy(
+                    stmt, symbol.id, then.left, source, stmt.condition, fill, kind.base, width, inverted, converts
+                )
         return self._no(stmt, "an `if` in the load phase is not `copy` else `constant`")
 
     def _normal(self, expr: ir.Expr) -> bytes:
@@ -249,9 +269,16 @@ class LoadReader:
             body.extend(item)
         constants = self._constants
         return CopyLoop(
-            stmt, var, first, bound, stride, first_value=constants.evaluate(first),
-            bound_value=constants.evaluate(bound), stride_value=constants.evaluate(stride), body=tuple(body),
-        )  # fmt: skip
+            stmt,
+            var,
+            first,
+            bound,
+            stride,
+            first_value=constants.evaluate(first),
+            bound_value=constants.evaluate(bound),
+            stride_value=constants.evaluate(stride),
+            body=tuple(body),
+        )
 
 
 def _indices(expr: ir.Expr) -> list[ir.Expr]:

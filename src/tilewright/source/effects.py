@@ -28,7 +28,9 @@ _PURE = re.compile(
     r"nv_bfloat16|__nv_bfloat16|sizeof|clock|clock64|__nanosleep|printf|assert)$"
 )
 _FIRST_ARGUMENT = frozenset({"fill_fragment", "load_matrix_sync", "mma_sync"})  # writes its first argument, a fragment
-_ASYNC_CALL = re.compile(r"__pipeline_|memcpy_async|cuda::pipeline|cuda::barrier|cp_async|mbarrier|cuda::ptx|wgmma|__mbarrier")
+_ASYNC_CALL = re.compile(
+    r"__pipeline_|memcpy_async|cuda::pipeline|cuda::barrier|cp_async|mbarrier|cuda::ptx|wgmma|__mbarrier"
+)
 _ASYNC_ASM = re.compile(r"\b(?:cp\.async|mbarrier|wgmma|cp\.reduce\.async|tcgen05)\b")
 _ASM_READS_ONLY = re.compile(
     r"^(?:@!?\S+\s+)?(?:mma|wmma\.(?:mma|load)|ldmatrix|ld|ldu|cvt|cvta|mov|movmatrix|add|addc|sub|subc|mul|mul24|mad|madc|fma|div|"
@@ -120,10 +122,11 @@ class Collector:
                 out.reads.add(s)
             case ir.Declare(symbols=symbols):
                 out.writes.update(s.id for s in symbols)
-                for s in symbols:
+                for declared in symbols:
                     # A reference or pointer to a local lets it change behind our back.
-                    if s.reference and s.init is not None and (r := root(s.init)) is not None and r.symbol is not None:
-                        out.writes.add(r.symbol)
+                    base = root(declared.init) if declared.reference and declared.init is not None else None
+                    if base is not None and base.symbol is not None:
+                        out.writes.add(base.symbol)
             case ir.Assign(left=left, op=op):
                 self._write(left, out, node.span)
                 if op == "=" and isinstance(left, ir.Name):
@@ -195,9 +198,9 @@ class Collector:
             symbol = self._symbols.get(base.symbol) if base is not None and base.symbol is not None else None
             if param.how == "value" or param.const:
                 continue
-            if param.how == "reference" and symbol is not None and symbol.kind != "shared" and not is_pointer(symbol):
-                out.writes.add(symbol.id)
-            elif param.how == "pointer" and symbol is not None and symbol.kind == "local" and not is_pointer(symbol):
+            if (
+                param.how == "reference" and symbol is not None and symbol.kind != "shared" and not is_pointer(symbol)
+            ) or (param.how == "pointer" and symbol is not None and symbol.kind == "local" and not is_pointer(symbol)):
                 out.writes.add(symbol.id)
             else:
                 out.stores.append((symbol.id if symbol is not None else None, call.span))

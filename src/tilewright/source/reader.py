@@ -69,23 +69,29 @@ class KernelSource:
         names = [k.name for k in self.kernels]
         if not names:
             raise TilewrightError(
-                "source/no_kernel", "The file holds no __global__ function with a body.", {"file": self.file},
+                "source/no_kernel",
+                "The file holds no __global__ function with a body.",
+                {"file": self.file},
                 "Name the .cu file that defines the kernel.",
-            )  # fmt: skip
+            )
         if name is None:
             if len(names) > 1:
                 raise TilewrightError(
-                    "source/several_kernels", f"The file holds {len(names)} kernels: {', '.join(names)}.",
-                    {"file": self.file}, f"Name one: --kernel {names[0]}.",
-                )  # fmt: skip
+                    "source/several_kernels",
+                    f"The file holds {len(names)} kernels: {', '.join(names)}.",
+                    {"file": self.file},
+                    f"Name one: --kernel {names[0]}.",
+                )
             return self.kernels[0]
         for kernel in self.kernels:
             if kernel.name == name:
                 return kernel
         raise TilewrightError(
-            "source/unknown_kernel", f"The file holds no kernel {name!r}; it holds {', '.join(names)}.",
-            {"file": self.file}, "Check --kernel and the sidecar's `kernel`.",
-        )  # fmt: skip
+            "source/unknown_kernel",
+            f"The file holds no kernel {name!r}; it holds {', '.join(names)}.",
+            {"file": self.file},
+            "Check --kernel and the sidecar's `kernel`.",
+        )
 
 
 def read_source(raw: bytes, file: str) -> KernelSource:
@@ -95,13 +101,18 @@ def read_source(raw: bytes, file: str) -> KernelSource:
         TilewrightError: ``source/not_text`` for binary files.
     """
     if b"\0" in raw[:65536]:
-        raise TilewrightError("source/not_text", "The file is binary, not CUDA C++ text.", {"file": file},
-                              "Name a .cu file; a .cubin goes to `tilewright prove`.")  # fmt: skip
+        raise TilewrightError(
+            "source/not_text",
+            "The file is binary, not CUDA C++ text.",
+            {"file": file},
+            "Name a .cu file; a .cubin goes to `tilewright prove`.",
+        )
     try:
         raw.decode()
     except UnicodeDecodeError as e:
-        raise TilewrightError("source/not_text", f"The file is not UTF-8 text (byte {e.start}).", {"file": file},
-                              "Save it as UTF-8.") from None  # fmt: skip
+        raise TilewrightError(
+            "source/not_text", f"The file is not UTF-8 text (byte {e.start}).", {"file": file}, "Save it as UTF-8."
+        ) from None
     masked = lexical.mask(raw)
     root = make_parser().parse(masked.text).root_node
     kernels: list[KernelFunction] = []
@@ -109,8 +120,9 @@ def read_source(raw: bytes, file: str) -> KernelSource:
         if _is(node, "__global__"):
             kernels.append(_kernel(node, raw))
     unique = {k.span.start: k for k in kernels}
-    return KernelSource(file, raw, tuple(unique.values()), lexical.macros(raw), _aliases(root),
-                        masked.alignments, masked.pragmas)  # fmt: skip
+    return KernelSource(
+        file, raw, tuple(unique.values()), lexical.macros(raw), _aliases(root), masked.alignments, masked.pragmas
+    )
 
 
 @dataclass(frozen=True)
@@ -179,9 +191,7 @@ def _kernel(node: Node, raw: bytes) -> KernelFunction:
     body = node.child_by_field_name("body")
     assert body is not None
     template: tuple[TemplateParameter, ...] = ()
-    start = node
     if node.parent is not None and node.parent.type == "template_declaration":
-        start = node.parent
         plist = node.parent.child_by_field_name("parameters")
         template = tuple(_template_parameter(p) for p in plist.named_children if p.type != "comment") if plist else ()
     params: list[tuple[str, str]] = []
@@ -193,9 +203,14 @@ def _kernel(node: Node, raw: bytes) -> KernelFunction:
     bounds = next((c for c in node.children if c.type == "launch_bounds"), None)
     inside = re.search(r"\((.*)\)", text(bounds), re.DOTALL) if bounds is not None else None
     return KernelFunction(
-        _name(node), lexical.line_of(raw, node.start_byte), template, tuple(params), inside[1].strip() if inside else "",
-        ir.Span(node.start_byte, node.end_byte), ir.Span(body.start_byte, body.end_byte),
-    )  # fmt: skip
+        _name(node),
+        lexical.line_of(raw, node.start_byte),
+        template,
+        tuple(params),
+        inside[1].strip() if inside else "",
+        ir.Span(node.start_byte, node.end_byte),
+        ir.Span(body.start_byte, body.end_byte),
+    )
 
 
 def _parameter(node: Node) -> tuple[str, str]:
@@ -220,8 +235,9 @@ def _template_parameter(node: Node) -> TemplateParameter:
     declarator = node.child_by_field_name("declarator") or node.child_by_field_name("name")
     if declarator is None:
         declarator = next((c for c in node.named_children if "identifier" in c.type), None)
-    return TemplateParameter(text(declarator) if declarator is not None else "?", kind,
-                             text(default) if default is not None else "")  # fmt: skip
+    return TemplateParameter(
+        text(declarator) if declarator is not None else "?", kind, text(default) if default is not None else ""
+    )
 
 
 def _aliases(root: Node) -> dict[str, str]:
@@ -265,7 +281,9 @@ def _constants_in(root: Node, converter: KernelConverter) -> list[tuple[str, ir.
         if node.type == "declaration":
             stmt = converter.statement(node)
             if isinstance(stmt, ir.Declare):
-                found.extend((s.name, s.init) for s in stmt.symbols if s.init is not None and not s.pointers and not s.dims)
+                found.extend(
+                    (s.name, s.init) for s in stmt.symbols if s.init is not None and not s.pointers and not s.dims
+                )
         elif node.type == "enumerator":
             name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
             if name is not None and value is not None:
@@ -287,7 +305,9 @@ def _device_functions(nodes: list[Node], parser: Parser, macros: dict[str, lexic
                 continue
             effects = Collector(parsed.symbols, done).collect(parsed.body.body)
             effects.unknown.extend(("a syntax error", e) for e in parsed.errors)
-            done[name] = DeviceFunction(name, tuple(_passing(p) for p in parsed.params), _outside(effects, parsed.params))
+            done[name] = DeviceFunction(
+                name, tuple(_passing(p) for p in parsed.params), _outside(effects, parsed.params)
+            )
         if len(done) == len(by_name):
             break
     return done

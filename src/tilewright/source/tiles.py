@@ -53,9 +53,13 @@ def _bk(loop: KLoop, loads: Sequence[LoadItem], widener: Widener) -> int | None:
 
 
 def tile_of(
-    kernel: OpenKernel, loop: KLoop, loads: Sequence[LoadItem], staged: tuple[SharedArray, ...], widener: Widener,
+    kernel: OpenKernel,
+    loop: KLoop,
+    loads: Sequence[LoadItem],
+    staged: tuple[SharedArray, ...],
+    widener: Widener,
     threads: int | None,
-) -> Tile:  # fmt: skip
+) -> Tile:
     """BM, BN and BK: from the copies; the constants of those names where they agree or nothing better is known."""
     names = kernel.constants.names()
     bk = _bk(loop, loads, widener) or names.get("BK")
@@ -88,8 +92,10 @@ def probes_of(
     text = kernel.source.text
     top = loop.first_barrier
     out = [_fact(f"size of {a.name}", f"sizeof({a.name}) == {a.total_bytes}", top, text) for a in staged]
-    out += [_fact(f"element of {a.name}", f"sizeof({a.name}{'[0]' * len(a.dims)}) == {a.element_bytes}", top, text)
-            for a in staged]  # fmt: skip
+    out += [
+        _fact(f"element of {a.name}", f"sizeof({a.name}{'[0]' * len(a.dims)}) == {a.element_bytes}", top, text)
+        for a in staged
+    ]
     out += _constant("step of the K-loop", loop.step, loop.step_value, loop.stmt, top, text)
     for item in loads:
         if isinstance(item, CopyLoop):
@@ -123,12 +129,24 @@ def _copy_probes(item: LoadItem, text: bytes) -> list[Probe]:
             target, value = _source(item.target, text), _source(item.source, text)
             return [
                 _fact("width of a copy", f"sizeof({target}) == {item.width_bytes}", item.stmt.span, text, True),
-                _fact("type of a copy", f"tilewright_same<decltype({target}), decltype({value})>::value",
-                      item.stmt.span, text, True),
-            ]  # fmt: skip
+                _fact(
+                    "type of a copy",
+                    f"tilewright_same<decltype({target}), decltype({value})>::value",
+                    item.stmt.span,
+                    text,
+                    True,
+                ),
+            ]
         case LaneStore():
-            return [_fact("width of a store", f"sizeof({_source(item.target, text)}) == {item.width_bytes}",
-                          item.stmt.span, text, True)]  # fmt: skip
+            return [
+                _fact(
+                    "width of a store",
+                    f"sizeof({_source(item.target, text)}) == {item.width_bytes}",
+                    item.stmt.span,
+                    text,
+                    True,
+                )
+            ]
         case Fetch():
             return [_fact("width of a load", f"sizeof({item.symbol.name}) == {item.width_bytes}", item.stmt.span, text)]
     return []

@@ -15,8 +15,11 @@ def trip_count(kernel: TiledKernel, scalars: Mapping[str, int | float]) -> int |
     Args:
         scalars: parameter name → value, as launched.
     """
-    values = {s.id: int(scalars[s.name]) for s in kernel.symbols.values()
-              if s.kind == "param" and s.name in scalars and float(scalars[s.name]).is_integer()}  # fmt: skip
+    values = {
+        s.id: int(scalars[s.name])
+        for s in kernel.symbols.values()
+        if s.kind == "param" and s.name in scalars and float(scalars[s.name]).is_integer()
+    }
     constants = _Bound(kernel, values)
     first, bound, step = (constants.evaluate(e) for e in (kernel.loop.first, kernel.loop.bound, kernel.loop.step))
     if first is None or bound is None or step is None or step <= 0:

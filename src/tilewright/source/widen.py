@@ -86,8 +86,12 @@ class Widener:
         here = self._line(loop.stmt.span.start)
         stride = loop.stride_value
         if stride is None:
-            return Refusal("not_contiguous", "the stride of the copy loop is not a constant", here,
-                           "make the thread count a constant")  # fmt: skip
+            return Refusal(
+                "not_contiguous",
+                "the stride of the copy loop is not a constant",
+                here,
+                "make the thread count a constant",
+            )
         block = self._block
         if first == x:
             threads = block[0] if block is not None and block[1] == block[2] == 1 else None
@@ -104,8 +108,12 @@ class Widener:
         if block is None:
             return f"a block has {stride} threads, numbered by {form}"
         if threads != stride:
-            return Refusal("not_contiguous", f"the copy loop strides by {stride}, but a block has {threads or block} threads",
-                           here, "make the stride the number of threads")  # fmt: skip
+            return Refusal(
+                "not_contiguous",
+                f"the copy loop strides by {stride}, but a block has {threads or block} threads",
+                here,
+                "make the stride the number of threads",
+            )
         return ""
 
     def prove(self, loop: CopyLoop) -> Widening | Refusal:
@@ -164,9 +172,10 @@ class Widener:
         while isinstance(target, ir.Index):
             indices.append(target.index)
             target = target.base
-        if not isinstance(target, ir.Name) or target.symbol not in self._arrays:
+        array = self._arrays.get(target.symbol) if isinstance(target, ir.Name) and target.symbol is not None else None
+        if array is None:
             return None
-        dims = self._arrays[target.symbol].dims
+        dims = array.dims
         if len(indices) != len(dims):
             return None
         out, pitch = Poly.constant(0), 1
