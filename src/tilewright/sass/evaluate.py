@@ -1,8 +1,8 @@
 """Partial evaluation of one thread's integers: what branches inside the K-loop do where constants decide.
 
-Thread 0 is followed: its index is 0, everything else that a launch supplies is unknown. Only operations whose meaning
-is certain are evaluated; every other result is unknown. An unknown branch decides nothing, so a gap here costs a trip
-count, never a wrong one.
+Thread 0 is followed (or any thread: its index unknown); everything else that a launch supplies is unknown. Only
+operations whose meaning is certain are evaluated; every other result is unknown. An unknown branch decides nothing, so
+a gap here costs a trip count, never a wrong one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ State = dict[str, int]  # register or predicate → value; absent is unknown
 class Evaluator:
     """Executes instructions of one function on partly known states."""
 
-    def __init__(self, function: Function, flow: Flow) -> None:
+    def __init__(self, function: Function, flow: Flow, thread: int | None) -> None:
+        self.thread = thread
         self.calls = {function.instructions[i] for i in flow.calls}
 
     def guard(self, instruction: Instruction, state: State) -> bool | None:
@@ -57,7 +58,7 @@ class Evaluator:
         if instruction.opcode == "CALL" and instruction in self.calls:
             state.clear()
             return
-        results = _results(instruction, state)
+        results = _results(instruction, state, self.thread)
         if guard is None:
             results = {name: (v if state.get(name) == v else None) for name, v in results.items()}
         for name, value in results.items():
@@ -76,19 +77,16 @@ class Evaluator:
         """Take a side of an unknown branch: its predicate is known from here on."""
         name = _condition(branch)
         if name:
-            positive = name.lstrip("!")
-            state[positive] = int(taken != name.startswith("!"))
+            _settle(name, taken, state)
+
+    def assume_guard(self, instruction: Instruction, holds: bool, state: State) -> None:
+        """Take an unknown guard to hold, or not: its predicate is known from here on."""
+        _settle(instruction.predicate[1:], holds, state)
 
 
-def entry_state() -> State:
-    """What is known when a kernel starts."""
-    return {}
-
-
-def constants_at(function: Function, flow: Flow, block: int) -> State:
-    """What holds whenever a block is entered, on every path from the kernel's entry (conditional constants)."""
-    evaluator = Evaluator(function, flow)
-    known: dict[int, State] = {0: entry_state()}
+def constants_at(function: Function, flow: Flow, block: int, evaluator: Evaluator) -> State:
+    """What holds whenever a block is entered, on every path from the kernel's entry."""
+    known: dict[int, State] = {0: {}}
     todo = [0]
     while todo:
         at = todo.pop()
@@ -118,6 +116,10 @@ def _condition(branch: Instruction) -> str | None:
     return named[0] if len(named) == 1 and not branch.predicate else None
 
 
+def _settle(name: str, holds: bool, state: State) -> None:
+    state[name.lstrip("!")] = int(holds != name.startswith("!"))
+
+
 def _predicate(name: str, state: State) -> int | None:
     positive = name.lstrip("!")
     value = 1 if positive in _TRUE else state.get(positive)
@@ -136,14 +138,18 @@ def _value(operand: str, state: State) -> int | None:
     elif _WORD.match(text):
         value = state.get(text)
     else:
-        try:
-            value = int(text, 0)
-        except ValueError:
-            return None
+        value = _immediate(text)
     if value is None:
         return None
     value = -value if negate else ~value if invert else value
     return value & _MASK
+
+
+def _immediate(text: str) -> int | None:
+    try:
+        return int(text, 0)
+    except ValueError:
+        return None
 
 
 def _signed(value: int) -> int:
@@ -175,7 +181,7 @@ def _shape(
     return result, tuple(p for p in predicates if p not in _TRUE), parts[at:]
 
 
-def _results(instruction: Instruction, state: State) -> dict[str, int | None]:
+def _results(instruction: Instruction, state: State, thread: int | None) -> dict[str, int | None]:
     """What an instruction writes: name → value, None for an unknown one."""
     opcode, modifiers = instruction.opcode, instruction.modifiers
     result, predicates, sources = _shape(opcode, modifiers, instruction.operands)
@@ -201,6 +207,9 @@ def _results(instruction: Instruction, state: State) -> dict[str, int | None]:
         return written | {result: _half_pair(sources[2:])}
     if not _BEYOND.isdisjoint(modifiers) and base not in ("SHF", "LEA"):
         return written
+    if base in ("S2R", "S2UR"):
+        is_index = any(source.startswith(("SR_TID", "SR_LANEID")) for source in sources)
+        return written | {result: thread if is_index else None}
     value = _arithmetic(base, modifiers, sources, state)
     written[result] = value
     if base == "LOP3" and predicates:
@@ -218,8 +227,6 @@ def _half_pair(halves: tuple[str, ...]) -> int | None:
 
 
 def _arithmetic(base: str, modifiers: tuple[str, ...], sources: tuple[str, ...], state: State) -> int | None:
-    if base in ("S2R", "S2UR"):
-        return 0 if sources[0].startswith(("SR_TID", "SR_LANEID")) else None
     if base == "LOP3":
         return _logic(sources, state)
     if base in ("SEL", "IMNMX", "VIMNMX"):
@@ -286,7 +293,9 @@ def _logic(sources: tuple[str, ...], state: State) -> int | None:
     if len(sources) < 4:
         return None
     a, b, c = (_value(source, state) for source in sources[:3])
-    table = int(sources[3], 0)
+    table = _immediate(sources[3])
+    if table is None:
+        return None
     if table == 0xC0 and 0 in (a, b):
         return 0
     if a is None or b is None or c is None:
@@ -321,7 +330,7 @@ def _compare(instruction: Instruction, sources: tuple[str, ...], state: State) -
     """``ISETP.cmp.bool P, Q, a, b, R``: P = (a cmp b) bool R, Q = !(a cmp b) bool R."""
     modifiers = instruction.modifiers
     names = split(instruction.operands)[:2]
-    if len(sources) != 3 or modifiers[0] not in _COMPARE or not _BEYOND.isdisjoint(modifiers):
+    if len(sources) != 3 or not modifiers or modifiers[0] not in _COMPARE or not _BEYOND.isdisjoint(modifiers):
         return {}
     a, b = _value(sources[0], state), _value(sources[1], state)
     other = _predicate(sources[2], state)
@@ -347,7 +356,9 @@ def _predicate_logic(instruction: Instruction, sources: tuple[str, ...], state: 
     if len(sources) != 5 or names[0] in _TRUE:
         return {}
     values = [_predicate(source, state) for source in sources[:3]]
-    table = int(sources[3], 0)
+    table = _immediate(sources[3])
+    if table is None:
+        return {}
     rows = [r for r in range(8) if all(v is None or v == (r >> (2 - i) & 1) for i, v in enumerate(values))]
     outcomes = {table >> r & 1 for r in rows}
     return {names[0]: outcomes.pop()} if len(outcomes) == 1 else {}

@@ -56,6 +56,8 @@ def _rows(function: Function, path: SteadyPath, run: Run, found: Overlap) -> lis
     for k, step in enumerate(path.trip):
         time = found.turn * run.steps + k + 1
         instruction = function.instructions[step.at]
+        if instruction.is_off:
+            continue
         mark, remark = "", ""
         if k == len(path.trip) - 1 and instruction.opcode in ("BRA", "CALL"):
             mark, remark = "loop", "back edge"

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 
 from tilewright.sass.listing import Function, Instruction
-from tilewright.sass.operands import MATRIX, access_bytes, is_barrier
+from tilewright.sass.operands import MATRIX, access_bytes, is_barrier, is_zero_fill
 from tilewright.sass.staging import Values
 from tilewright.sass.steady import Step
 
@@ -131,7 +131,7 @@ class _Machine:
         if opcode == "DEPBAR":
             for board, left in depbar(instruction):
                 self._retire(board, left, step.at)
-        elif opcode == "LDGSTS":
+        elif opcode == "LDGSTS" and not is_zero_fill(instruction):
             self.uncommitted.append(self._issue(step.at, turn, is_async=True))
         elif opcode == "LDGDEPBAR":
             self._enter(instruction.write_barrier or 0, self.uncommitted)

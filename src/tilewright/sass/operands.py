@@ -48,9 +48,15 @@ def is_integer_math(instruction: Instruction) -> bool:
     return plain and len(parts) == 4 and parts[0] == parts[3] and all(_REGISTER.fullmatch(part) for part in parts)
 
 
+def is_zero_fill(instruction: Instruction) -> bool:
+    """True for ``LDGSTS […], […], !PT``: it writes zeros and reads nothing."""
+    return instruction.opcode == "LDGSTS" and instruction.operands.endswith(", !PT")
+
+
 def is_global_load(instruction: Instruction) -> bool:
     """True for an instruction that reads global memory: into registers, or into shared memory."""
-    return (instruction.opcode in ("LDG", "LDGSTS") or instruction.opcode in BULK_LOADS) and not instruction.is_off
+    loads = instruction.opcode in ("LDG", "LDGSTS") or instruction.opcode in BULK_LOADS
+    return loads and not instruction.is_off and not is_zero_fill(instruction)
 
 
 def is_barrier(instruction: Instruction) -> bool:

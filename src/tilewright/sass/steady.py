@@ -9,12 +9,13 @@ from tilewright.sass.evaluate import Evaluator, State, constants_at
 from tilewright.sass.flow import Flow, Loop
 from tilewright.sass.kloop import Work
 from tilewright.sass.listing import Function
-from tilewright.sass.operands import BULK_LOADS, access_bytes
+from tilewright.sass.operands import BULK_LOADS, access_bytes, is_zero_fill
 from tilewright.sass.staging import staged_loads
 
 # A block with less than this share of the loop's math decides no branch: it is a stray instruction.
 _STRAY = 0.05
-_LONGEST_TRIP = 200_000
+_LONG_ENOUGH = 30_000  # instructions of a trip; from here on no inner loop is gone round again
+_LONGEST_TRIP = 60_000
 
 _Score = tuple[float, float, float, float]
 _NOTHING: _Score = (0, 0, 0, 0)
@@ -34,12 +35,13 @@ class SteadyPath:
     Attributes:
         loop: the K-loop.
         trip: instructions in the order of execution, inner loops written out.
-        open_loops: headers (blocks) of inner loops whose trip count the code does not fix; they are run once.
+        open_loops: (header block, rounds) of inner loops whose trip count could not be worked out, or is very large:
+            they are written out for that many rounds.
     """
 
     loop: Loop
     trip: tuple[Step, ...]
-    open_loops: tuple[int, ...] = ()
+    open_loops: tuple[tuple[int, int], ...] = ()
 
 
 def steady_path(function: Function, flow: Flow, loop: int, work: Work) -> SteadyPath | None:
@@ -49,123 +51,124 @@ def steady_path(function: Function, flow: Flow, loop: int, work: Work) -> Steady
     among equals the one with more asynchronous copies, then wider loads, then fewer scalar ones: the guard that ends
     the copies at the last tiles, and the scalar way for misaligned rows, are left aside.
     """
-    scores = _scores(function, flow, flow.loops[loop], work)
-    found = _Walk(function, flow, loop, scores).path(constants_at(function, flow, flow.loops[loop].header))
-    if found is None or not _holds_all(found, scores, flow):
-        # What holds for thread 0 need not be the rule: another warp may do the copies.
-        blind = _Walk(function, flow, loop, scores).path(None)
-        found = blind or found
+    values = _values(function, flow, flow.loops[loop], work)
+    for thread in (0, None):  # what holds for thread 0 need not be the rule: other warps may do the copies
+        found = _Walk(function, flow, loop, values, Evaluator(function, flow, thread)).path()
+        if found is not None and _holds_all(found, values, work):
+            return found
     return found
 
 
-def _holds_all(path: SteadyPath, scores: dict[int, _Score], flow: Flow) -> bool:
+@dataclass(frozen=True)
+class _Values:
+    """What a path is chosen for.
+
+    Attributes:
+        scores: by block: (math, asynchronous bytes, wide loads, minus scalar loads).
+        copies: the copies that count; a scalar load beside wider or asynchronous copies does not.
+    """
+
+    scores: dict[int, _Score]
+    copies: frozenset[int]
+
+
+def _holds_all(path: SteadyPath, values: _Values, work: Work) -> bool:
     """Whether a path meets math, and copies."""
     active = {step.at for step in path.trip if step.active}
-    total = [0.0, 0.0]
-    for b, score in scores.items():
-        if any(i in active for i in range(flow.blocks[b].first, flow.blocks[b].end)):
-            total[0] += score[0]
-            total[1] += score[1] + score[2] - score[3]
-    return min(total) > 0
+    return not active.isdisjoint(work.math) and not active.isdisjoint(values.copies)
 
 
-def _scores(function: Function, flow: Flow, loop: Loop, work: Work) -> dict[int, _Score]:
-    """What each block of a loop is worth: (math, asynchronous bytes, wide loads, minus scalar loads)."""
+def _values(function: Function, flow: Flow, loop: Loop, work: Work) -> _Values:
     code = function.instructions
-    inside = [i for b in loop.blocks for i in range(flow.blocks[b].first, flow.blocks[b].end)]
-    staged = staged_loads(function, flow, loop)
+    inside = [i for b in loop.blocks for i in range(flow.blocks[b].first, flow.blocks[b].end) if not code[i].is_off]
+    size = {i: access_bytes(code[i]) for i in inside}
     is_async = {i for i in inside if code[i].opcode == "LDGSTS" or code[i].opcode in BULK_LOADS}
-    wider = bool(is_async) or any(access_bytes(code[i]) >= 8 for i in staged)
+    staged = staged_loads(function, flow, loop)
+    narrow = {i for i in staged if size[i] < 8} if is_async or any(size[i] >= 8 for i in staged) else set()
     stray = _STRAY * sum(work.math.get(i, 0) for i in inside)
     scores: dict[int, _Score] = {}
     for b in loop.blocks:
-        body = [i for i in range(flow.blocks[b].first, flow.blocks[b].end) if not code[i].is_off]
+        body = range(flow.blocks[b].first, flow.blocks[b].end)
         math = sum(work.math.get(i, 0) for i in body)
-        loads = [access_bytes(code[i]) for i in body if i in staged]
         scores[b] = (
             math if math > stray else 0,
-            sum(access_bytes(code[i]) for i in body if i in is_async),
-            sum(size * size for size in loads if size >= 8 or not wider),
-            -sum(size < 8 and wider for size in loads),
+            sum(size[i] for i in body if i in is_async),
+            sum(size[i] ** 2 for i in body if i in staged and i not in narrow),
+            -sum(i in narrow for i in body),
         )
-    return scores
+    return _Values(scores, frozenset(is_async | (staged - narrow)))
 
 
 class _Walk:
     """Walks a loop once round, from its header back to its header."""
 
-    def __init__(self, function: Function, flow: Flow, loop: int, scores: dict[int, _Score]) -> None:
+    def __init__(self, function: Function, flow: Flow, loop: int, values: _Values, evaluator: Evaluator) -> None:
+        self.function = function
         self.code = function.instructions
         self.flow = flow
         self.loop = flow.loops[loop]
-        self.evaluator = Evaluator(function, flow)
+        self.evaluator = evaluator
+        self.copies = values.copies
         self.inner = {
             other.header: other for other in flow.loops if other.blocks < self.loop.blocks and other is not self.loop
         }
-        self.worth = self._worth_from(scores)
+        self.worth = self._worth_from(values.scores)
+        self.trip: list[Step] = []
+        self.visits: dict[int, int] = {}
+        self.open_loops: dict[int, int] = {}
 
-    def path(self, state: State | None) -> SteadyPath | None:
-        """Walk with what is known at the header, or (None) with nothing known at all."""
-        known: State | None = None if state is None else dict(state)
-        trip: list[Step] = []
-        visits: dict[int, int] = {}
-        open_loops: list[int] = []
+    def path(self) -> SteadyPath | None:
+        known = constants_at(self.function, self.flow, self.loop.header, self.evaluator)
         at = self.loop.header
-        while len(trip) < _LONGEST_TRIP:
-            visits[at] = visits.get(at, 0) + 1
-            self._execute(at, known, trip)
-            following = self._choose(at, known, visits, open_loops)
+        while len(self.trip) < _LONGEST_TRIP:
+            self.visits[at] = self.visits.get(at, 0) + 1
+            self._execute(at, known)
+            following = self._choose(at, known)
             if following is None:
                 return None
             if following == self.loop.header:
-                return SteadyPath(self.loop, tuple(trip), tuple(dict.fromkeys(open_loops)))
+                return SteadyPath(self.loop, tuple(self.trip), tuple(self.open_loops.items()))
             for header, inner in self.inner.items():  # a loop that is entered anew counts its rounds anew
                 if following not in inner.blocks:
-                    visits.pop(header, None)
+                    self.visits.pop(header, None)
             at = following
         return None
 
-    def _execute(self, block: int, known: State | None, trip: list[Step]) -> None:
+    def _execute(self, block: int, known: State) -> None:
         body = self.flow.blocks[block]
         for i in range(body.first, body.end):
             instruction = self.code[i]
-            active = not instruction.is_off
-            if known is not None:
-                active = active and self.evaluator.guard(instruction, known) is not False
-                self.evaluator.step(instruction, known)
-            trip.append(Step(i, active))
+            guard = self.evaluator.guard(instruction, known)
+            if guard is None and i in self.copies:
+                guard = not is_zero_fill(instruction)  # of a copy and its zero fill, the tile's middle takes the copy
+                self.evaluator.assume_guard(instruction, guard, known)
+            self.evaluator.step(instruction, known)
+            self.trip.append(Step(i, guard is not False and not instruction.is_off))
 
-    def _choose(self, block: int, known: State | None, visits: dict[int, int], open_loops: list[int]) -> int | None:
+    def _choose(self, block: int, known: State) -> int | None:
         """The next block."""
-        body = self.flow.blocks[block]
-        last = self.code[body.end - 1]
-        inside = [s for s in body.successors if s in self.loop.blocks]
-        if len(body.successors) == 2 and known is not None:
+        successors = self.flow.blocks[block].successors  # of a branch: (falling through, taken)
+        last = self.code[self.flow.blocks[block].end - 1]
+        if len(successors) == 2 and len(self.trip) < _LONG_ENOUGH:
             taken = self.evaluator.taken(last, known)
-            if taken is not None:
-                # Successors are (falling through, taken); a forced way out of the K-loop is the end of the run.
-                forced = body.successors[int(taken)]
-                if forced in self.loop.blocks:
-                    return forced
-        options = [s for s in inside if s == self.loop.header or s in self.worth or s in self.inner]
-        options = [s for s in options if not self._closes_open_loop(block, s, visits, open_loops)]
+            if taken is not None and successors[int(taken)] in self.loop.blocks:  # a way out is for the end of the run
+                return successors[int(taken)]
+        options = [s for s in successors if s == self.loop.header or s in self.worth or s in self.inner]
+        options = [s for s in options if not self._goes_round(block, s)]
         if not options:
             return self._leave(block)
-        best = max(options, key=lambda s: (self._value(block, s), -options.index(s)))
-        if known is not None and len(body.successors) == 2:
-            self.evaluator.assume(last, best == body.successors[1], known)
+        best = max(options, key=lambda s: (self._value(s), -options.index(s)))
+        if len(successors) == 2:
+            self.evaluator.assume(last, best == successors[1], known)
         return best
 
-    def _closes_open_loop(self, block: int, successor: int, visits: dict[int, int], open_loops: list[int]) -> bool:
-        """True for the ways that would go round an inner loop again although nothing says that it does."""
+    def _goes_round(self, block: int, successor: int) -> bool:
+        """True for the ways that lead round an inner loop again although nothing says that it goes on."""
         for inner in self.inner.values():
             back = successor == inner.header and block in inner.blocks
-            again = block == inner.header and successor in inner.blocks and visits.get(block, 0) > 1
-            if back and any(s not in inner.blocks for s in self.flow.blocks[block].successors):
-                open_loops.append(inner.header)
-                return True
-            if again and any(s not in inner.blocks for s in self.flow.blocks[block].successors):
-                open_loops.append(inner.header)
+            again = block == inner.header and successor in inner.blocks and self.visits.get(block, 0) > 1
+            if (back or again) and any(s not in inner.blocks for s in self.flow.blocks[block].successors):
+                self.open_loops[inner.header] = self.visits.get(inner.header, 1) - int(again)
                 return True
         return False
 
@@ -173,7 +176,7 @@ class _Walk:
         """With no better way: any successor inside the loop."""
         return next((s for s in self.flow.blocks[block].successors if s in self.loop.blocks), None)
 
-    def _value(self, block: int, successor: int) -> _Score:
+    def _value(self, successor: int) -> _Score:
         if successor == self.loop.header:
             return _NOTHING
         return self.worth.get(successor, (-1, 0, 0, 0))

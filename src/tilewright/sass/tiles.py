@@ -57,6 +57,8 @@ def overlap_of(run: Run, turn: int) -> Overlap | str:
         return "Nothing on the steady-state path waits for the copies: where they are retired cannot be told."
     began, ended = turn * run.steps, (turn + 1) * run.steps
     landed = [tile[0].arrived for tile in arrivals(staged)]
+    if not any(math.turn == turn for math in run.math):
+        return "On the steady-state path there is no math."
     tiles = sum(arrived is not None and began < arrived.time <= ended for arrived in landed)
     if not tiles:
         return "On the steady-state path no tile arrives in shared memory."

@@ -45,13 +45,13 @@ def why_untraced(function: Function, path: SteadyPath) -> str:
 def caveats(function: Function, flow: Flow, path: SteadyPath, work: Work, loops: list[int]) -> tuple[str, ...]:
     """What a reader should know about the path that was judged."""
     notes = []
-    for header in path.open_loops:
+    for header, rounds in path.open_loops:
         loop = next(loop for loop in flow.loops if loop.header == header)
         holds = [name for name, held in _contents(function, flow, loop, work).items() if held]
         if holds:
             notes.append(
-                f"The code does not fix how often the inner loop at {_place(function, flow, loop)} runs; its "
-                f"{' and '.join(holds)} are counted once."
+                f"How often the inner loop at {_place(function, flow, loop)} runs was not worked out; the "
+                f"{' and '.join(holds)} in it {'counts' if holds == ['math'] else 'count'} for {rounds} {'round' if rounds == 1 else 'rounds'}."
             )
     others = [flow.loops[i] for i in loops[1:] if _contents(function, flow, flow.loops[i], work)["math"]]
     if others:

@@ -98,6 +98,50 @@ __device__ __forceinline__ void ring_unrolled(Tile& tile, int count) {
     }
 }
 
+// As the programming guide writes it: the copy and its wait on one side of a branch, the last tile's wait on the other.
+template <class Tile>
+__device__ __forceinline__ void ring_branches(Tile& tile, int count) {
+    tile.copy(0, 0);
+    __pipeline_commit();
+    for (int t = 0; t < count; ++t) {
+        if (t + 1 < count) {
+            tile.copy(t + 1, (t + 1) & 1);
+            __pipeline_commit();
+            __pipeline_wait_prior(1);
+        } else {
+            __pipeline_wait_prior(0);
+        }
+        __syncthreads();
+        tile.compute(t & 1);
+        __syncthreads();
+    }
+}
+
+// Waits for every copy, committed or not, before computing.
+template <class Tile>
+__device__ __forceinline__ void wait_all(Tile& tile, int count) {
+    tile.copy(0, 0);
+    for (int t = 0; t < count; ++t) {
+        if (t + 1 < count) tile.copy(t + 1, (t + 1) & 1);
+        asm volatile("cp.async.wait_all;" ::: "memory");
+        __syncthreads();
+        tile.compute(t & 1);
+        __syncthreads();
+    }
+}
+
+// A persistent kernel: the K-loop inside a loop over output tiles.
+template <class Tile, int STAGES>
+__device__ __forceinline__ void persistent(Tile& tile, int count) {
+    const int stride = 64 * gridDim.x;
+    for (; tile.col0 < tile.Ncols; tile.col0 += stride) {
+        ring<Tile, STAGES, STAGES - 2>(tile, count);
+        tile.finish();
+        __pipeline_wait_prior(0);
+        __syncthreads();
+    }
+}
+
 // load, barrier, compute, barrier: the single-buffered kernel that everything starts from.
 template <class Tile>
 __device__ __forceinline__ void single(Tile& tile, int count) {
@@ -205,6 +249,9 @@ ORDER(counters_s2, 2, (ring_counters<T, 2>(tile, N)))
 ORDER(counters_s3, 3, (ring_counters<T, 3>(tile, N)))
 ORDER(unrolled_s2_x2, 2, (ring_unrolled<T, 2, 2>(tile, N)))
 ORDER(unrolled_s3_x4, 3, (ring_unrolled<T, 3, 4>(tile, N)))
+ORDER(branches_s2, 2, ring_branches(tile, N))
+ORDER(wait_all_n0, 2, wait_all(tile, N))
+ORDER(persistent_s3, 3, (persistent<T, 3>(tile, N)))
 ORDER(ldg_unrolled, 2, (ldg_double<T, 2>(tile, N)))
 ORDER(rolled_baseline, 1, single(tile, N), ROLLED)
 ORDER(rolled_ring_s2, 2, (ring<T, 2, 0>(tile, N)), ROLLED)
