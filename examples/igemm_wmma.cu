@@ -58,18 +58,14 @@ igemm_wmma(const int8_t* __restrict__ matrix_a,
         }
     }
 
-    const int num_tiles = (K + BK - 1) / BK;
-
-    for (int tile = 0; tile < num_tiles; ++tile) {
-        const int k0 = tile * BK;
-
+    for (int k0 = 0; k0 < K; k0 += BK) {
         // A tile: BM x BK, neighbouring threads take neighbouring bytes.
         for (int idx = tid; idx < BM * BK; idx += NUM_THREADS) {
             int row = idx / BK;
             int col = idx % BK;
             int g_row = block_row + row;
             int g_col = k0 + col;
-            smem_a[idx] = (g_row < M && g_col < K) ? matrix_a[g_row * K + g_col] : 0;
+            smem_a[idx] = (g_row < M && g_col < K) ? matrix_a[g_row * K + g_col] : int8_t(0);
         }
 
         // B tile: BK x BN.
@@ -78,7 +74,7 @@ igemm_wmma(const int8_t* __restrict__ matrix_a,
             int col = idx % BN;
             int g_row = k0 + row;
             int g_col = block_col + col;
-            smem_b[idx] = (g_row < K && g_col < N) ? matrix_b[g_row * N + g_col] : 0;
+            smem_b[idx] = (g_row < K && g_col < N) ? matrix_b[g_row * N + g_col] : int8_t(0);
         }
 
         __syncthreads();
