@@ -26,6 +26,7 @@ class Outcome:
     receipt: Receipt | None = None
     report: Any = None
     exit_code: int = 0
+    hung: bool = False
 
 
 class FakeWorkflow(types.ModuleType):
