@@ -131,13 +131,14 @@ def _line(function: Function, row: _Row, file: str | None) -> str:
 
 def _tile_names(run: Run, found: Overlap) -> dict[int, str]:
     """Copy → the name of its tile: ``t`` is the tile that has landed last when the trip's math begins."""
-    tiles = arrivals([copy for copy in run.copies if copy.is_staged])
     start = min(found.in_flight)
-    current = sum((arrived := tile[-1].arrived) is not None and arrived.time <= start for tile in tiles) - 1
     names = {}
-    for at, tile in enumerate(tiles):
-        name = "t" if at == current else f"t{at - current:+d}"
-        names.update(dict.fromkeys((id(copy) for copy in tile), name))
+    for is_async in (True, False):
+        tiles = arrivals([copy for copy in run.copies if copy.is_staged and copy.is_async == is_async])
+        current = sum((arrived := tile[-1].arrived) is not None and arrived.time <= start for tile in tiles) - 1
+        for at, tile in enumerate(tiles):
+            name = "t" if at == current else f"t{at - current:+d}"
+            names.update(dict.fromkeys((id(copy) for copy in tile), name))
     return names
 
 

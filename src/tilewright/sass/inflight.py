@@ -110,7 +110,7 @@ class _Machine:
         self.boards: dict[int, list[list[Copy]]] = {}
         self.uncommitted: list[Copy] = []
         self.unbound: list[Copy] = []  # loads without a scoreboard of their own: the next load's stands for them
-        self.values = Values()
+        self.values = Values(guards_hold=True)
         self.time = self.barriers = self.shared_reads = 0
 
     def execute(self, step: Step, turn: int) -> None:
@@ -124,7 +124,7 @@ class _Machine:
         opcode = instruction.opcode
         if is_barrier(instruction):
             self.barriers += 1
-        elif opcode in ("LDS", "LDSM") or (MATRIX.match(opcode) and "gdesc" in instruction.operands):
+        elif opcode in ("LDS", "LDSM", "LD") or (MATRIX.match(opcode) and "gdesc" in instruction.operands):
             self.shared_reads += 1
         if step.at in self.weights:
             self.run.math.append(Math(self.time, turn, self.weights[step.at]))
@@ -145,7 +145,7 @@ class _Machine:
             self._enter(instruction.write_barrier, [])
         for tag in self.values.step(instruction, len(self.run.copies) - 1):
             copy = self.run.copies[tag]
-            copy.stored = copy.stored or self._now(step.at)  # a guarded load leaves the older value's tag in place
+            copy.stored = copy.stored or self._now(step.at)
             self.run.stores.setdefault(self.time, []).append(copy)
 
     def _now(self, index: int) -> Moment:

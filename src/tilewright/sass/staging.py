@@ -14,8 +14,9 @@ class Values:
     math of the kernel (what an FMA makes of a load is a result, no copy).
     """
 
-    def __init__(self, held: dict[int, frozenset[int]] | None = None) -> None:
+    def __init__(self, held: dict[int, frozenset[int]] | None = None, guards_hold: bool = False) -> None:
         self.held: dict[int, frozenset[int]] = dict(held or {})
+        self.guards_hold = guards_hold  # else a guarded instruction may also leave the old value in place
 
     def step(self, instruction: Instruction, tag: int) -> frozenset[int]:
         """Execute one instruction; loads put `tag` into their registers. Returns the tags that it stores to shared."""
@@ -31,10 +32,9 @@ class Values:
         if opcode in ("STS", "STSM"):
             return carried
         for register in writes(instruction):
-            if instruction.predicate not in ("", "@PT", "@UPT"):  # it may keep the old value
+            carried_here = carried
+            if not self.guards_hold and instruction.predicate:
                 carried_here = carried | self.held.get(register, frozenset())
-            else:
-                carried_here = carried
             if carried_here:
                 self.held[register] = carried_here
             else:

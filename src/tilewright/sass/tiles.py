@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass
 
@@ -56,7 +57,8 @@ def overlap_of(run: Run, turn: int) -> Overlap | str:
     if len(waits) < len(mine):
         return "Nothing on the steady-state path waits for the copies: where they are retired cannot be told."
     began, ended = turn * run.steps, (turn + 1) * run.steps
-    landed = [tile[0].arrived for tile in arrivals(staged)]
+    counted = [copy for copy in staged if copy.is_async] or staged  # where both kinds fill a tile, waits tell more
+    landed = [tile[0].arrived for tile in arrivals(counted)]
     if not any(math.turn == turn for math in run.math):
         return "On the steady-state path there is no math."
     tiles = sum(arrived is not None and began < arrived.time <= ended for arrived in landed)
@@ -89,10 +91,13 @@ def arrivals(copies: list[Copy]) -> list[list[Copy]]:
     """
     landed = [(arrived, copy) for copy in copies if (arrived := copy.arrived) is not None]
     landed.sort(key=lambda entry: entry[0].time)
+    can_tell = len({arrived.shared_reads for arrived, _ in landed}) > 1
     tiles: list[list[Copy]] = []
     last: tuple[Moment, Copy] | None = None
     for arrived, copy in landed:
-        if last is not None and _together(last[0], last[1], arrived, copy):
+        if last is not None and (
+            (can_tell and last[0].shared_reads == arrived.shared_reads) or _together(last[0], last[1], arrived, copy)
+        ):
             tiles[-1].append(copy)
         else:
             tiles.append([copy])
@@ -101,8 +106,6 @@ def arrivals(copies: list[Copy]) -> list[list[Copy]]:
 
 
 def _together(a: Moment, first: Copy, b: Moment, second: Copy) -> bool:
-    if a.shared_reads == b.shared_reads:
-        return True
     if first.is_async or second.is_async:
         return a.time == b.time
     return a.barriers == b.barriers
@@ -126,8 +129,9 @@ def _in_flight(run: Run, staged: list[Copy], turn: int, tiles: int) -> dict[int,
 
 
 def _idle(run: Run, copies: list[Copy]) -> int:
-    times = sorted(math.time for math in run.math)
-    return sum(not any(c.issued.time < t < c.retired.time for t in times) for c in copies if c.retired is not None)
+    times = [math.time for math in run.math]
+    ends = [(copy.issued.time, copy.retired.time) for copy in copies if copy.retired is not None]
+    return sum(bisect_right(times, issued) == bisect_left(times, retired) for issued, retired in ends)
 
 
 def _most_common(values: list[int]) -> int:

@@ -49,10 +49,9 @@ def caveats(function: Function, flow: Flow, path: SteadyPath, work: Work, loops:
         loop = next(loop for loop in flow.loops if loop.header == header)
         holds = [name for name, held in _contents(function, flow, loop, work).items() if held]
         if holds:
-            notes.append(
-                f"How often the inner loop at {_place(function, flow, loop)} runs was not worked out; the "
-                f"{' and '.join(holds)} in it {'counts' if holds == ['math'] else 'count'} for {rounds} {'round' if rounds == 1 else 'rounds'}."
-            )
+            place, what = _place(function, flow, loop), " and ".join(holds)
+            count = "1 round" if rounds == 1 else f"{rounds} rounds"
+            notes.append(f"How often the inner loop at {place} runs was not worked out: its {what} taken for {count}.")
     others = [flow.loops[i] for i in loops[1:] if _contents(function, flow, flow.loops[i], work)["math"]]
     if others:
         places = ", ".join(_place(function, flow, loop) for loop in others[:3])
