@@ -82,13 +82,16 @@ def test_values_pass_through_conversions_but_not_through_math() -> None:
     convert = "F2FP.F16.F32.PACK_AB R30, R21, R20 // wait2\nPRMT R31, R30, 0x5410, R30\nSTS [R1], R31\nBAR.SYNC 0x0\n"
     assert found(f"LDG.E.128 R20, [R2.64] // W2\n{READ}{MATH}{convert}")[:2] == ("overlap", 1)
     # As attention does, whose scores go to shared memory:
-    scores = "HMMA.16816.F32 R20, R20, R6, R20 // wait2\nSTS [R1], R20\n"
+    scores = "HMMA.16816.F32 R20, R20, R6, R20 // wait2\nSTS [R1], R20\nBAR.SYNC 0x0\n"
     assert proof(f"LDG.E.128 R20, [R2.64] // W2\n{READ}{MATH}{scores}").verdict == "unknown"
 
 
 def test_a_register_that_is_overwritten_is_no_longer_the_load() -> None:
-    body = f"LDG.E R20, [R2.64] // W2\n{READ}{MATH}FADD R21, R20, R22 // wait2\nMOV R20, RZ\nSTS [R1], R20\n"
+    body = (
+        f"LDG.E R20, [R2.64] // W2\n{READ}{MATH}FADD R21, R20, R22 // wait2\nMOV R20, RZ\nSTS [R1], R20\nBAR.SYNC 0x0\n"
+    )
     assert proof(body).verdict == "unknown"
+    assert found(body.replace("MOV R20, RZ", "MOV R23, RZ")) == ("overlap", 1, 4)
 
 
 def test_half_a_tile_in_flight_counts_half() -> None:
@@ -116,6 +119,19 @@ def test_tiles_that_arrive_one_after_the_other_without_a_read_between_are_one() 
     assert (result.tiles_per_trip, result.mma_per_tile, result.tiles_in_flight) == (1, 4, 1)
     apart = f"{COPY}{COPY}DEPBAR.LE SB0, 0x3\n{READ}{MATH}DEPBAR.LE SB0, 0x2\n{READ}{MATH}"
     assert proof(apart).tiles_per_trip == 2
+
+
+def test_where_loads_and_copies_fill_a_tile_the_waits_count_the_tiles() -> None:
+    """A through registers, stored amid the reads; B by an asynchronous copy."""
+    store = "STS.128 [R1], R20 // wait2\n"
+    body = f"LDG.E.128 R20, [R2.64] // W2\n{COPY}{READ}{MATH}{store}{READ}{MATH}DEPBAR.LE SB0, 0x0\nBAR.SYNC 0x0\n"
+    result = proof(body)
+    assert (result.tiles_per_trip, result.mma_per_tile) == (1, 8)
+    assert result.mean_in_flight == pytest.approx(0.75)
+
+
+def test_a_warp_of_its_own_needs_no_barrier() -> None:
+    assert found(f"LDG.E.128 R20, [R2.64] // W2\n{READ}{MATH}STS.128 [R1], R20 // wait2\n") == ("overlap", 1, 4)
 
 
 def test_without_reads_of_shared_memory_each_arrival_is_a_tile() -> None:
@@ -167,6 +183,7 @@ def one(text: str) -> Instruction:
         ("IADD.64 R4, R2, UR6", (4, 5), (2, 3, 262, 263)),
         ("IMAD.WIDE R2, R4, 0x4, R6", (2, 3), (4, 6)),
         ("R2UR UR4, R2", (260,), (2,)),
+        ("IMAD R0, R1, c[0x3][R7], RZ", (0,), (1,)),
         ("HMMA.16816.F32 R8, R4.reuse, R6, R8", (8, 9, 10, 11), (4, 6, 8)),
         ("HMMA.16816.F16 R8, R4, R6, R8", (8, 9), (4, 6, 8)),
     ],

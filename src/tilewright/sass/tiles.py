@@ -91,24 +91,27 @@ def arrivals(copies: list[Copy]) -> list[list[Copy]]:
     """
     landed = [(arrived, copy) for copy in copies if (arrived := copy.arrived) is not None]
     landed.sort(key=lambda entry: entry[0].time)
-    can_tell = len({arrived.shared_reads for arrived, _ in landed}) > 1
+    reads_tell = len({arrived.shared_reads for arrived, _ in landed}) > 1
+    barriers_tell = len({arrived.barriers for arrived, _ in landed}) > 1
     tiles: list[list[Copy]] = []
-    last: tuple[Moment, Copy] | None = None
+    before: tuple[Moment, Copy] | None = None
     for arrived, copy in landed:
-        if last is not None and (
-            (can_tell and last[0].shared_reads == arrived.shared_reads) or _together(last[0], last[1], arrived, copy)
-        ):
+        if before is None:
+            together = False
+        elif reads_tell and before[0].shared_reads == arrived.shared_reads:
+            together = True
+        elif copy.is_async or before[1].is_async:
+            together = before[0].time == arrived.time
+        elif barriers_tell:
+            together = before[0].barriers == arrived.barriers
+        else:  # a warp of its own
+            together = before[1].turn == copy.turn
+        if together:
             tiles[-1].append(copy)
         else:
             tiles.append([copy])
-        last = (arrived, copy)
+        before = (arrived, copy)
     return tiles
-
-
-def _together(a: Moment, first: Copy, b: Moment, second: Copy) -> bool:
-    if first.is_async or second.is_async:
-        return a.time == b.time
-    return a.barriers == b.barriers
 
 
 def _in_flight(run: Run, staged: list[Copy], turn: int, tiles: int) -> dict[int, float]:
