@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tilewright.rewrite.context import Context
 from tilewright.rewrite.edits import Edit, apply, reindent, unified_diff
@@ -158,33 +158,31 @@ class _Writer:
             f"{i2}if ({self.h.more}) {fetch(self.h.next_k)}",
             *(i2 + f for f in c.fence()),
         ]
-        body = c.compute().rstrip("\n")
+        return "\n".join([*head, *self._steady(ahead, store)])
+
+    def _steady(self, ahead: list[str], store: Callable[[str, str], str]) -> list[str]:
+        """The steady state: issue the next tile's loads, compute, store them.
+
+        Usually the loads are issued behind the barrier. With the remedy ``early_loads`` they stand in front of it, where
+        ptxas cannot sink them below the compute phase; that can cost registers.
+        """
+        c, h = self.c, self.h
+        i1, i2 = c.outer, c.inner
+        body = ["", *(i2 + v for v in ([] if self.single else c.views(h.stage))), c.compute().rstrip("\n"), ""]
+        early = c.remedy.early_loads
         if self.single:
-            steady = [
-                f"{c.loop_header()} {{",
-                f"{i2}__syncthreads();  // this tile is in shared memory",
-                *ahead,
-                "",
-                body,
-                "",
-                f"{i2}__syncthreads();  // nobody reads it any more",
-                f"{i2}if ({self.h.more}) {store(self.h.next_k, '0')}",
-                f"{i1}}}",
-            ]
-        else:
-            steady = [
-                f"{i1}__syncthreads();",
-                "",
-                f"{i1}int {self.h.stage} = 0;",
-                f"{c.loop_header()} {{",
-                *ahead,
-                "",
-                *(i2 + v for v in c.views(self.h.stage)),
-                body,
-                "",
-                f"{i2}if ({self.h.more}) {store(self.h.next_k, f'{self.h.stage} ^ 1')}",
-                f"{i2}__syncthreads();  // the next tile is in shared memory, and nobody reads this one any more",
-                f"{i2}{self.h.stage} ^= 1;",
-                f"{i1}}}",
-            ]
-        return "\n".join([*head, *steady])
+            arrived = f"{i2}__syncthreads();  // this tile is in shared memory"
+            issue = [*ahead, arrived] if early else [arrived, *ahead]
+            free = f"{i2}__syncthreads();  // nobody reads it any more"
+            last = f"{i2}if ({h.more}) {store(h.next_k, '0')}"
+            return [f"{c.loop_header()} {{", *issue, *body, free, last, f"{i1}}}"]
+        move = f"{i2}if ({h.more}) {store(h.next_k, f'{h.stage} ^ 1')}"
+        toggle = f"{i2}{h.stage} ^= 1;"
+        start = ["", f"{i1}int {h.stage} = 0;", f"{c.loop_header()} {{"]
+        if early:
+            arrived = (
+                f"{i2}__syncthreads();  // this tile is in shared memory, and nobody reads the other stage any more"
+            )
+            return [*start, *ahead, arrived, *body, move, toggle, f"{i1}}}"]
+        arrived = f"{i2}__syncthreads();  // the next tile is in shared memory, and nobody reads this one any more"
+        return [f"{i1}__syncthreads();", *start, *ahead, *body, move, arrived, toggle, f"{i1}}}"]

@@ -15,17 +15,20 @@ class Remedy:
     Attributes:
         unroll_one: ``#pragma unroll 1`` on the K-loop.
         restore_unroll: ``#pragma unroll`` on the constant loops of the compute phase.
+        early_loads: the next tile's loads in front of the barrier that the compute phase waits at (ldg, ldg_single).
         fence: a compiler fence behind the issue of the next tile's loads.
     """
 
     unroll_one: bool = False
     restore_unroll: bool = False
+    early_loads: bool = False
     fence: bool = False
 
     def text(self) -> str:
         words = [
             ("#pragma unroll on the compute phase", self.restore_unroll),
             ("#pragma unroll 1 on the K-loop", self.unroll_one),
+            ("loads in front of the barrier", self.early_loads),
             ("a compiler fence", self.fence),
         ]
         return ", ".join(w for w, on in words if on)

@@ -24,7 +24,8 @@ REMEDIES = (
     Remedy(),
     Remedy(restore_unroll=True),
     Remedy(restore_unroll=True, unroll_one=True),
-    Remedy(restore_unroll=True, unroll_one=True, fence=True),
+    Remedy(restore_unroll=True, unroll_one=True, early_loads=True),
+    Remedy(restore_unroll=True, unroll_one=True, early_loads=True, fence=True),
 )
 # Variants of the contract that this version does not write yet, and the architecture that each needs.
 LATER = (("bulk", 2, (9, 0)), ("tma", 2, (9, 0)), ("widen", 1, None), ("retile", 1, None), ("cap_registers", 1, None))
