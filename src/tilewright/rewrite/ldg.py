@@ -163,8 +163,8 @@ class _Writer:
     def _steady(self, ahead: list[str], store: Callable[[str, str], str]) -> list[str]:
         """The steady state: issue the next tile's loads, compute, store them.
 
-        Usually the loads are issued behind the barrier. With the remedy ``early_loads`` they stand in front of it, where
-        ptxas cannot sink them below the compute phase; that can cost registers.
+        Usually the loads are issued behind the barrier. With the remedy ``early_loads`` they stand in front of it,
+        where ptxas cannot sink them below the compute phase; that can cost registers.
         """
         c, h = self.c, self.h
         i1, i2 = c.outer, c.inner
@@ -181,7 +181,7 @@ class _Writer:
         start = ["", f"{i1}int {h.stage} = 0;", f"{c.loop_header()} {{"]
         if early:
             arrived = (
-                f"{i2}__syncthreads();  // this tile is in shared memory, and nobody reads the other stage any more"
+                f"{i2}__syncthreads();  // this tile is in shared memory, nobody reads the other stage any more"
             )
             return [*start, *ahead, arrived, *body, move, toggle, f"{i1}}}"]
         arrived = f"{i2}__syncthreads();  // the next tile is in shared memory, and nobody reads this one any more"
