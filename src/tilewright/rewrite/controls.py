@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 
 from tilewright.rewrite.context import Context
-from tilewright.rewrite.edits import Edit, apply, indent_at, reindent
+from tilewright.rewrite.edits import Edit, finish, indent_at, indented
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.rewrite.vectors import VectorLoop
-from tilewright.source import ir
 from tilewright.source.kernel import CopyLoop, Refusal, TiledKernel, Widening
 
 _COMMIT = re.compile(r"^(?P<indent>[ \t]*)__pipeline_commit\(\);[^\n]*\n", re.MULTILINE)
@@ -36,7 +35,7 @@ def widened(kernel: TiledKernel) -> str | Refusal:
         assert isinstance(loop.widening, Widening)
         text = _widened_loop(context, VectorLoop(context, loop, loop.widening), first, number)
         edits.append(Edit(loop.stmt.span.start, loop.stmt.span.end, text))
-    return apply(kernel.text, ir.Span(0, len(kernel.text)), edits)
+    return finish(kernel.text, edits)
 
 
 def _widened_loop(context: Context, v: VectorLoop, first: str, number: str) -> str:
@@ -52,7 +51,7 @@ def _widened_loop(context: Context, v: VectorLoop, first: str, number: str) -> s
         unit * 2 + "}",
         *v.close(),
     ]
-    return reindent("\n".join(lines), indent_at(context.kernel.text, v.loop.stmt.span.start)).lstrip()
+    return "\n".join(indented(lines, indent_at(context.kernel.text, v.loop.stmt.span.start))).lstrip()
 
 
 def waited(variant: RewrittenSource) -> str | None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from tilewright.rewrite.context import Context
-from tilewright.rewrite.edits import Edit, apply, indent_at, line_start, reindent, unified_diff
+from tilewright.rewrite.context import LAST_BARRIER, Context
+from tilewright.rewrite.cp_async_copies import HEADER, AsyncCopies
+from tilewright.rewrite.edits import Edit, finish, indented, unified_diff
 from tilewright.rewrite.result import Remedy, RewrittenSource
-from tilewright.rewrite.vectors import VectorLoop
 from tilewright.source import ir
-from tilewright.source.copies import is_zero
-from tilewright.source.kernel import Copy, CopyLoop, Fetch, LaneStore, LoadItem, Refusal, TiledKernel, Widening
-from tilewright.source.reader_constants import constants_of
+from tilewright.source.kernel import Copy, CopyLoop, LaneStore, LoadItem, Refusal, RefusalCode, TiledKernel, Widening
 
 ASYNC_WIDTHS = (4, 8, 16)  # PTX ISA, cp.async: cp-size is 4, 8 or 16 bytes
-HEADER = "#include <cuda_pipeline.h>"
 
 
 def rewrite(
@@ -27,28 +24,19 @@ def rewrite(
     if refused is not None:
         return refused
     text = _Writer(context).file()
-    before = kernel.text.decode()
-    diff = unified_diff(before, text, kernel.file, f"{kernel.file} (cp_async, {stages} stages)")
+    diff = unified_diff(kernel.text.decode(), text, kernel.file, f"{kernel.file} (cp_async, {stages} stages)")
     return RewrittenSource("cp_async", stages, text, diff, 1, context.dynamic_bytes, context.remedy)
 
 
+# -- refusals ------------------------------------------------------------------------------------------
+
+
 def _refusal(c: Context) -> Refusal | None:
-    kernel = c.kernel
-    if kernel.elsewhere is not None:
-        return Refusal(
-            "loop_carried_shared",
-            "a tile's array is also used outside the K-loop",
-            kernel.elsewhere,
-            "the ldg_single variant keeps the arrays in place",
-        )
-    for array in kernel.staged:
-        refused = c.misaligned(array, ring=True)
-        if refused is not None:
-            return refused
-    refused = c.undividable()
+    refused = c.unusable(ring=True)
     if refused is not None:
         return refused
-    return next((r for i in kernel.loads if (r := _item_refusal(kernel, i)) is not None), None)
+    found = next((r for i in c.kernel.loads if (r := _item_refusal(c.kernel, i)) is not None), None)
+    return found or c.kernel.unordered
 
 
 def _line(kernel: TiledKernel, node: ir.Stmt) -> int:
@@ -60,43 +48,33 @@ def _item_refusal(kernel: TiledKernel, item: LoadItem) -> Refusal | None:
         case CopyLoop(widening=Widening()):
             return None
         case CopyLoop():
-            reason = item.widening if isinstance(item.widening, Refusal) else None
-            for inner in item.body:
-                if isinstance(inner, Copy) and inner.width_bytes < min(ASYNC_WIDTHS) and reason is not None:
-                    if inner.converts:
-                        return _converts(kernel, inner)
-                    return Refusal(
-                        "unsupported_width" if reason.code != "not_contiguous" else "not_contiguous",
-                        f"cp.async moves 4, 8 or 16 bytes, this copy {inner.width_bytes}; it cannot be widened: "
-                        f"{reason.message}",
-                        reason.line,
-                        reason.hint or "the ldg variant moves any width",
-                    )
-                refused = _item_refusal(kernel, inner)
-                if refused is not None:
-                    return refused
-            return None
+            return next((r for i in item.body if (r := _narrow(kernel, item, i) or _item_refusal(kernel, i))), None)
         case Copy(converts=True):
             return _converts(kernel, item)
         case Copy(width_bytes=w) | LaneStore(width_bytes=w) if w not in ASYNC_WIDTHS:
-            return Refusal(
-                "unsupported_width",
-                f"cp.async moves 4, 8 or 16 bytes, this copy {w}",
-                _line(kernel, item.stmt),
-                "the ldg variant moves any width",
-            )
-        case LaneStore(lane=None):
-            return None
+            what = f"cp.async moves 4, 8 or 16 bytes, this copy {w}"
+            return Refusal("unsupported_width", what, _line(kernel, item.stmt), "the ldg variant moves any width")
     return None
 
 
+def _narrow(kernel: TiledKernel, loop: CopyLoop, item: LoadItem) -> Refusal | None:
+    """Why a loop over narrow elements could not be widened."""
+    reason = loop.widening
+    if not isinstance(item, Copy) or item.width_bytes >= min(ASYNC_WIDTHS) or not isinstance(reason, Refusal):
+        return None
+    if item.converts:
+        return _converts(kernel, item)
+    what = f"cp.async moves 4, 8 or 16 bytes, this copy {item.width_bytes}; it cannot be widened: {reason.message}"
+    code: RefusalCode = "not_contiguous" if reason.code == "not_contiguous" else "unsupported_width"
+    return Refusal(code, what, reason.line, reason.hint or "the ldg variant moves any width")
+
+
 def _converts(kernel: TiledKernel, item: Copy) -> Refusal:
-    return Refusal(
-        "converts_type",
-        "the copy changes the type of its elements; cp.async moves bytes as they are",
-        _line(kernel, item.stmt),
-        "the ldg variant converts on the way",
-    )
+    what = "the copy converts or computes its elements on the way; cp.async moves bytes as they are"
+    return Refusal("converts_type", what, _line(kernel, item.stmt), "the ldg variant computes on the way")
+
+
+# -- writing -------------------------------------------------------------------------------------------
 
 
 class _Writer:
@@ -108,189 +86,85 @@ class _Writer:
         self.read_stage = n.fresh("read_stage")
         self.write_stage = n.fresh("write_stage")
         self.next_k = n.fresh(f"{context.kernel.loop.var.name}_ahead")
-        self.first = n.fresh("first")
-        self.pass_name = n.fresh("pass")
-        self.constants = constants_of(context.kernel)
-        self.fetches = {i.symbol.id: i for i in context.kernel.loads if isinstance(i, Fetch)}
+        self.copies = AsyncCopies(context)
 
     def file(self) -> str:
-        kernel = self.c.kernel
-        loop = kernel.loop
-        edits = self.c.declarations(ring=True)
-        edits.append(Edit(loop.insert_at, loop.stmt.span.end, self._loop()))
+        c, kernel = self.c, self.c.kernel
+        edits = c.declarations(ring=True)
+        edits += c.loop_edit(self._loop(), LAST_BARRIER)
         if b"cuda_pipeline.h" not in kernel.text:
             edits.append(self._include())
-        return apply(kernel.text, ir.Span(0, len(kernel.text)), edits)
+        return finish(kernel.text, edits)
 
     def _include(self) -> Edit:
         """Behind the last #include in front of the kernel; at the top of the file where there is none."""
-        text = self.c.kernel.text
-        at = -1
-        limit = self.c.kernel.loop.insert_at
-        start = 0
-        for line in text.split(b"\n"):
+        text, limit = self.c.kernel.text, self.c.kernel.loop.insert_at
+        at = start = 3 if self.c.kernel.text.startswith(b"\xef\xbb\xbf") else 0
+        for line in text[start:].split(b"\n"):
             if start >= limit:
                 break
-            if line.lstrip().startswith(b"#include"):
-                at = start + len(line) + 1
             start += len(line) + 1
-        return Edit(max(at, 0), max(at, 0), f"{HEADER}\n")
+            if line.lstrip().startswith(b"#include"):
+                at = start
+        return Edit(at, at, f"{HEADER}\n")
 
-    # -- the load phase -----------------------------------------------------------------------------
-    def _load_text(self) -> str:
-        kernel = self.c.kernel
-        edits = [e for item in kernel.loads for e in self._item(item)]
-        body = apply(kernel.text, kernel.load_span, edits).lstrip("\n").rstrip()
-        return "\n".join([body, *self.c.bumps()]) + "\n"
-
-    def _item(self, item: LoadItem) -> list[Edit]:
+    def _loop(self) -> list[str]:
         c = self.c
-        match item:
-            case Fetch():
-                span = item.stmt.span
-                kind = " ".join(w for w in item.symbol.type_text.split() if w != "const")
-                return [Edit(span.start, span.end, f"const {kind} &{item.symbol.name} = {c.lvalue(item.source)};")]
-            case LaneStore():
-                fetch = self.fetches[item.fetched]
-                lane = f".{item.lane}" if item.lane else ""
-                source = f"&{fetch.symbol.name}{lane}"
-                return [
-                    self._copy_edit(item.stmt, item.target, source, item.width_bytes, fetch.guard, fetch.fill, False)
-                ]
-            case Copy():
-                return [
-                    self._copy_edit(
-                        item.stmt,
-                        item.target,
-                        c.address(item.source),
-                        item.width_bytes,
-                        item.guard,
-                        item.fill,
-                        item.inverted,
-                    )
-                ]
-            case CopyLoop(widening=Widening() as w):
-                return [Edit(item.stmt.span.start, item.stmt.span.end, self._widened(item, w))]
-            case CopyLoop():
-                return [*self._header(item), *(e for inner in item.body for e in self._item(inner))]
-        return []
-
-    def _copy_edit(
-        self,
-        stmt: ir.Stmt,
-        target: ir.Expr,
-        source: str,
-        width: int,
-        guard: ir.Expr | None,
-        fill: ir.Expr | None,
-        inverted: bool,
-    ) -> Edit:
-        c = self.c
-        indent = indent_at(c.kernel.text, stmt.span.start)
-        to = c.address(target)
-        if guard is None or fill is None:
-            line = f"__pipeline_memcpy_async({to}, {source}, {width});"
-            if len(indent) + len(line) > 120:
-                line = f"__pipeline_memcpy_async({to},\n{indent}{c.unit}{source},\n{indent}{c.unit}{width});"
-            return Edit(stmt.span.start, stmt.span.end, line)
-        condition = c.operand(guard)
-        if is_zero(fill, self.constants):
-            # src-size 0 fills with zeros and reads nothing.
-            zeros = f"{condition} ? {width} : 0" if inverted else f"{condition} ? 0 : {width}"
-            lines = [f"__pipeline_memcpy_async({to},", f"{c.unit}{source},", f"{c.unit}{width}, {zeros});"]
-            return Edit(stmt.span.start, stmt.span.end, f"\n{indent}".join(lines))
-        test = f"!({c.source(guard)})" if inverted else c.source(guard)
-        lines = [
-            f"if ({test}) {{",
-            f"{c.unit}__pipeline_memcpy_async({to}, {source}, {width});",
-            "} else {",
-            f"{c.unit}{c.source(target)} = {c.source(fill)};",
-            "}",
-        ]
-        return Edit(stmt.span.start, stmt.span.end, f"\n{indent}".join(lines))
-
-    def _header(self, item: CopyLoop) -> list[Edit]:
-        """A loop that starts at the thread's index becomes one of constant trip count, so that it unrolls."""
-        c = self.c
-        if item.first_value is not None or item.trips is None:
-            return []
-        text, stmt = c.kernel.text, item.stmt
-        indent = indent_at(text, stmt.span.start)
-        above = text[line_start(text, max(0, line_start(text, stmt.span.start) - 1)) : stmt.span.start].strip()
-        pragma = "" if above.startswith(b"#pragma") else f"#pragma unroll\n{indent}"
-        bound, stride = c.operand(item.bound), c.operand(item.stride)
-        assert item.bound_value is not None
-        assert item.stride_value is not None
-        exact = item.bound_value % item.stride_value == 0
-        trips = f"{bound} / {stride}" if exact else f"({bound} + {stride} - 1) / {stride}"
-        kind = " ".join(w for w in item.var.type_text.split() if w != "const")
-        head = (
-            f"{pragma}for (int {self.pass_name} = 0; {self.pass_name} < {trips}; ++{self.pass_name}) {{\n"
-            f"{indent}{c.unit}{kind} {item.var.name} = {c.source(item.first)} + {self.pass_name} * {stride};\n"
-            f"{indent}{c.unit}if ({item.var.name} < {c.compared(item.bound)})"
-        )
-        return [Edit(stmt.span.start, stmt.header.end, head), Edit(stmt.span.end, stmt.span.end, f"\n{indent}}}")]
-
-    def _widened(self, item: CopyLoop, widening: Widening) -> str:
-        c = self.c
-        v = VectorLoop(c, item, widening)
-        u = c.unit
-        lines = v.open(self.pass_name, self.first)
-        lines += [u * 2 + x for x in v.indices(self.first)]
-        lines += [
-            u * 2 + f"if ({v.whole()}) {{",
-            u * 3 + f"__pipeline_memcpy_async({c.address(v.copy.target)}, {c.address(v.copy.source)}, 16);",
-            u * 2 + "} else {  // the ragged edge, or a row that is not 16-byte aligned",
-        ]
-        lines += [u * 3 + x if x else x for x in v.element_loop(self.first)]
-        lines += [u * 2 + "}", *v.close()]
-        indent = indent_at(c.kernel.text, item.stmt.span.start)
-        return reindent("\n".join(lines), indent).lstrip()
-
-    # -- the loop -----------------------------------------------------------------------------------
-    def _loop(self) -> str:
-        c = self.c
-        loop = c.kernel.loop
-        var, kind = loop.var.name, c.var_type
         i1, i2 = c.outer, c.inner
         ahead = f"{c.stages_name} - 1"
-        used = c.uses_var(c.reads([x.stmt for x in c.kernel.loads] + [b.stmt for b in loop.bumps_after]))
-        params = f"{kind} {var}, int {self.stage}" if used else f"int {self.stage}"
-
-        def call(k: str, stage: str) -> str:
-            return f"{self.copy_tile}({k}, {stage});" if used else f"{self.copy_tile}({stage});"
-
-        step = c.times(ahead, loop.step) if loop.step_value != 1 else f"({ahead})"
-        out = [
+        return [
             f"{i1}// Software pipeline: while a tile is computed, the copies of the next {ahead} tiles are in flight.",
-            f"{i1}auto {self.copy_tile} = [&]({params}) {{",
-            *(i2 + v for v in c.views(self.stage)),
-            self._load_text().rstrip("\n"),
-            f"{i1}}};",
+            *self._copy_tile(),
             "",
-            f"{i1}// Prologue: fill all stages but one. Each commits, even with no tile left: the wait counts groups.",
-            f"{i1}#pragma unroll",
-            f"{i1}for (int {self.stage} = 0; {self.stage} < {ahead}; ++{self.stage}) {{",
-            f"{i2}{kind} {var} = {c.tile_index(self.stage)};",
-            f"{i2}if ({c.in_range(var)}) {call(var, self.stage)}",
-            f"{i2}__pipeline_commit();",
-            f"{i1}}}",
+            *self._prologue(ahead),
             "",
             f"{i1}int {self.read_stage} = 0;",
             f"{i1}int {self.write_stage} = {ahead};",
-            f"{c.loop_header()} {{",
+            c.loop_header(),
             f"{i2}__pipeline_wait_prior({c.stages_name} - 2);  // this tile has landed",
             f"{i2}__syncthreads();  // for every thread; and nobody still reads the stage that is filled next",
-            f"{i2}{kind} {self.next_k} = {var} + {step};",
-            f"{i2}if ({c.in_range(self.next_k)}) {call(self.next_k, self.write_stage)}",
+            *indented(self._copy_next(ahead), i2),
             f"{i2}__pipeline_commit();",
-            *(i2 + f for f in c.fence()),
+            *indented(c.fence(), i2),
             "",
-            *(i2 + v for v in c.views(self.read_stage)),
-            c.compute().rstrip("\n"),
+            *indented(c.views(self.read_stage), i2),
+            *c.compute_lines(),
             "",
             f"{i2}{self.read_stage} = {self.read_stage} + 1 == {c.stages_name} ? 0 : {self.read_stage} + 1;",
             f"{i2}{self.write_stage} = {self.write_stage} + 1 == {c.stages_name} ? 0 : {self.write_stage} + 1;",
             f"{i1}}}",
         ]
-        return "\n".join(out)
+
+    def _call(self, k: str, stage: str) -> str:
+        return f"{self.copy_tile}({f'{k}, ' if self.c.loads_use_var() else ''}{stage});"
+
+    def _copy_tile(self) -> list[str]:
+        c = self.c
+        k = f"{c.var_type} {c.kernel.loop.var.name}, " if c.loads_use_var() else ""
+        return [
+            f"{c.outer}auto {self.copy_tile} = [&]({k}int {self.stage}) {{",
+            *indented(c.views(self.stage), c.inner),
+            *self.copies.lines(),
+            f"{c.outer}}};",
+        ]
+
+    def _prologue(self, ahead: str) -> list[str]:
+        c, var = self.c, self.c.kernel.loop.var.name
+        i1, i2 = c.outer, c.inner
+        return [
+            *c.first_barrier(),
+            f"{i1}// Prologue: fill all stages but one. Each commits, even with no tile left: the wait counts groups.",
+            f"{i1}#pragma unroll",
+            f"{i1}for (int {self.stage} = 0; {self.stage} < {ahead}; ++{self.stage}) {{",
+            *indented([f"{c.var_type} {var} = {c.tile_index(self.stage)};"], i2),
+            *indented([f"if ({c.in_range(var)}) {self._call(var, self.stage)}"], i2),
+            f"{i2}__pipeline_commit();",
+            f"{i1}}}",
+        ]
+
+    def _copy_next(self, ahead: str) -> list[str]:
+        c = self.c
+        return [
+            f"const {c.var_type} {self.next_k} = {c.kernel.loop.var.name} + {c.times(ahead)};",
+            f"if ({c.in_range(self.next_k)}) {self._call(self.next_k, self.write_stage)}",
+        ]

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from tilewright.rewrite.context import Context
-from tilewright.rewrite.edits import Edit, apply, reindent, unified_diff
+from tilewright.rewrite.context import LAST_BARRIER, Context
+from tilewright.rewrite.edits import finish, indented, unified_diff
 from tilewright.rewrite.ldg_halves import Halves
 from tilewright.rewrite.result import Remedy, RewrittenSource
-from tilewright.source import ir
-from tilewright.source.kernel import Copy, CopyLoop, Fetch, LaneStore, LoadItem, Pure, Refusal, TiledKernel
+from tilewright.source.kernel import Copy, CopyLoop, LaneStore, LoadItem, Pure, Refusal, TiledKernel
 
 
 def rewrite(
@@ -30,12 +29,13 @@ def rewrite(
     text = writer.file()
     name = "ldg_single" if single else "ldg"
     diff = unified_diff(kernel.text.decode(), text, kernel.file, f"{kernel.file} ({name})")
+    barriers = 2 if single else 1
     return RewrittenSource(
         "ldg_single" if single else "ldg",
         context.stages,
         text,
         diff,
-        2 if single else 1,
+        barriers,
         context.dynamic_bytes,
         context.remedy,
     )
@@ -49,140 +49,131 @@ class _Writer:
 
     # -- refusals -----------------------------------------------------------------------------------
     def refusal(self) -> Refusal | None:
-        kernel = self.c.kernel
-        if kernel.elsewhere is not None and not self.single:
-            return Refusal(
-                "loop_carried_shared",
-                "a tile's array is also used outside the K-loop",
-                kernel.elsewhere,
-                "the ldg_single variant keeps the arrays in place",
-            )
-        for array in kernel.staged:
-            refused = self.c.misaligned(array, ring=not self.single)
-            if refused is not None:
-                return refused
-        refused = None if self.single else self.c.undividable()
+        refused = self.c.unusable(ring=not self.single)
         if refused is not None:
             return refused
-        for item in kernel.loads:
-            refused = self._item_refusal(item)
+        for item in self.c.kernel.loads:
+            refused = self._item_refusal(item) or self._store_refusal(item)
             if refused is not None:
                 return refused
-        return self._store_refusal()
-
-    def _item_refusal(self, item: LoadItem) -> Refusal | None:
-        if isinstance(item, CopyLoop):
-            here = self.c.kernel.text.count(b"\n", 0, item.stmt.span.start) + 1
-            if item.trips is None:
-                return Refusal(
-                    "not_understood",
-                    "the trip count of a copy loop is not constant, so registers cannot hold its loads",
-                    here,
-                    "make the tile size and the thread count constants",
-                )
-            if item.first_value is not None and (item.stride_value or 0) <= 0:
-                return Refusal("not_understood", "a copy loop does not count upwards", here)
-            if any(isinstance(i, Fetch | LaneStore) for i in item.body):
-                return Refusal("not_understood", "registers are filled inside a copy loop: not understood yet", here)
         return None
 
-    def _store_refusal(self) -> Refusal | None:
+    def _line(self, offset: int) -> int:
+        return self.c.kernel.text.count(b"\n", 0, offset) + 1
+
+    def _item_refusal(self, item: LoadItem) -> Refusal | None:
+        if not isinstance(item, CopyLoop):
+            return None
+        here = self._line(item.stmt.span.start)
+        if item.trips is None:
+            what = "the trip count of a copy loop is not constant, so registers cannot hold its loads"
+            return Refusal("not_understood", what, here, "make the tile size and the thread count constants")
+        if item.first_value is not None and (item.stride_value or 0) <= 0:
+            return Refusal("not_understood", "a copy loop does not count upwards", here)
+        return None
+
+    def _store_refusal(self, item: LoadItem) -> Refusal | None:
         """What is needed when a tile is stored must not have moved on since it was fetched."""
-        kernel = self.c.kernel
-        for item in kernel.loads:
-            inner: Iterable[LoadItem] = item.body if isinstance(item, CopyLoop) else (item,)
-            pures = [i for i in inner if isinstance(i, Pure)]
-            for entry in inner:
-                if isinstance(entry, Copy | LaneStore):
-                    moved = self.h.needs(entry, pures, whole=False) & self.h.moved()
-                    if moved:
-                        line = kernel.text.count(b"\n", 0, entry.stmt.span.start) + 1
-                        return Refusal(
-                            "not_understood",
-                            f"where a tile is stored depends on "
-                            f"`{kernel.symbols[min(moved)].name}`, which moves with the loads",
-                            line,
-                        )
+        inner: Iterable[LoadItem] = item.body if isinstance(item, CopyLoop) else (item,)
+        pures = [i for i in inner if isinstance(i, Pure)]
+        for entry in inner:
+            if isinstance(entry, Copy | LaneStore):
+                moved = self.h.needs(entry, pures, whole=False) & self.h.moved()
+                if moved:
+                    name = self.c.kernel.symbols[min(moved)].name
+                    what = f"where a tile is stored depends on `{name}`, which moves with the loads"
+                    return Refusal("not_understood", what, self._line(entry.stmt.span.start))
         return None
 
     # -- the file -------------------------------------------------------------------------------------
     def file(self) -> str:
-        kernel = self.c.kernel
+        # With its loads in front, the two-buffer loop ends without a barrier.
+        open_ended = self.c.remedy.early_loads and not self.single
         edits = self.c.declarations(ring=not self.single)
-        edits.append(Edit(kernel.loop.insert_at, kernel.loop.stmt.span.end, self._loop()))
-        return apply(kernel.text, ir.Span(0, len(kernel.text)), edits)
+        edits += self.c.loop_edit(self._loop(), LAST_BARRIER if open_ended else "")
+        return finish(self.c.kernel.text, edits)
 
-    # -- the loop -------------------------------------------------------------------------------------------
-    def _loop(self) -> str:
-        c = self.c
-        loop = c.kernel.loop
-        var, kind = loop.var.name, c.var_type
-        i1, i2, u = c.outer, c.inner, c.unit
-        fetch_k = c.uses_var(c.reads([x.stmt for x in c.kernel.loads] + [b.stmt for b in loop.bumps_after]))
-        store_k = c.uses_var(self.h.store_reads())
-        fetch_params = f"{kind} {var}" if fetch_k else ""
-        stage_param = [] if self.single else [f"int {self.h.stage}"]
-        store_params = ", ".join([*([f"{kind} {var}"] if store_k else []), *stage_param])
+    def _fetch(self, k: str) -> str:
+        return f"{self.h.fetch_tile}({k if self.c.loads_use_var() else ''});"
 
-        def fetch(k: str) -> str:
-            return f"{self.h.fetch_tile}({k if fetch_k else ''});"
+    def _store(self, k: str, stage: str) -> str:
+        arguments = [*([k] if self._store_uses_var() else []), *([] if self.single else [stage])]
+        return f"{self.h.store_tile}({', '.join(arguments)});"
 
-        def store(k: str, stage: str) -> str:
-            arguments = [*([k] if store_k else []), *([] if self.single else [stage])]
-            return f"{self.h.store_tile}({', '.join(arguments)});"
+    def _store_uses_var(self) -> bool:
+        return self.c.uses_var(self.h.store_reads())
 
-        views = [] if self.single else c.views(self.h.stage)
-        step = "1" if loop.step_value == 1 else c.operand(loop.step)
-        head = [
+    def _loop(self) -> list[str]:
+        c, h = self.c, self.h
+        i1 = c.outer
+        return [
             f"{i1}// Software pipeline: the loads of the next tile wait in registers while this tile is computed.",
-            *(i1 + r for r in self.h.register_lines()),
-            f"{i1}auto {self.h.fetch_tile} = [&]({fetch_params}) {{",
-            self.h.fetch_text(),
-            f"{i1}}};",
-            f"{i1}auto {self.h.store_tile} = [&]({store_params}) {{",
-            *(i2 + v for v in views),
-            *(reindent(x, i2) for x in self.h.store_lines()),
-            f"{i1}}};",
+            *indented(h.register_lines(), i1),
+            *self._lambdas(),
             "",
-            f"{i1}{{  // Prologue: the first tile.",
-            f"{i2}{kind} {var} = {c.source(loop.first)};",
-            f"{i2}if ({c.in_range(var)}) {{",
-            f"{i2}{u}{fetch(var)}",
-            f"{i2}{u}{store(var, '0')}",
-            f"{i2}}}",
+            *self._prologue(),
+            *self._steady(),
             f"{i1}}}",
         ]
-        ahead = [
-            f"{i2}const {kind} {self.h.next_k} = {var} + {step};",
-            f"{i2}const bool {self.h.more} = {c.in_range(self.h.next_k)};",
-            f"{i2}if ({self.h.more}) {fetch(self.h.next_k)}",
-            *(i2 + f for f in c.fence()),
-        ]
-        return "\n".join([*head, *self._steady(ahead, store)])
 
-    def _steady(self, ahead: list[str], store: Callable[[str, str], str]) -> list[str]:
+    def _lambdas(self) -> list[str]:
+        c, h = self.c, self.h
+        k = f"{c.var_type} {c.kernel.loop.var.name}"
+        stage = [] if self.single else [f"int {h.stage}"]
+        store_params = ", ".join([*([k] if self._store_uses_var() else []), *stage])
+        return [
+            f"{c.outer}auto {h.fetch_tile} = [&]({k if c.loads_use_var() else ''}) {{",
+            *h.fetch_lines(),
+            f"{c.outer}}};",
+            f"{c.outer}auto {h.store_tile} = [&]({store_params}) {{",
+            *indented([] if self.single else c.views(h.stage), c.inner),
+            *indented(h.store_lines(), c.inner),
+            f"{c.outer}}};",
+        ]
+
+    def _prologue(self) -> list[str]:
+        c, var = self.c, self.c.kernel.loop.var.name
+        lines = [
+            f"{c.var_type} {var} = {c.source(c.kernel.loop.first)};",
+            f"if ({c.in_range(var)}) {{",
+            f"{c.unit}{self._fetch(var)}",
+            f"{c.unit}{self._store(var, '0')}",
+            "}",
+        ]
+        # Early loads are issued before any barrier of the loop.
+        barrier = c.first_barrier() if c.remedy.early_loads else []
+        return [*barrier, f"{c.outer}{{  // Prologue: the first tile.", *indented(lines, c.inner), f"{c.outer}}}"]
+
+    def _fetch_next(self) -> list[str]:
+        c, h = self.c, self.h
+        step = "1" if c.kernel.loop.step.span.within else c.operand(c.kernel.loop.step)
+        lines = [
+            f"const {c.var_type} {h.next_k} = {c.kernel.loop.var.name} + {step};",
+            f"const bool {h.more} = {c.in_range(h.next_k)};",
+            f"if ({h.more}) {self._fetch(h.next_k)}",
+            *c.fence(),
+        ]
+        return indented(lines, c.inner)
+
+    def _steady(self) -> list[str]:
         """The steady state: issue the next tile's loads, compute, store them.
 
         Usually the loads are issued behind the barrier. With the remedy ``early_loads`` they stand in front of it,
         where ptxas cannot sink them below the compute phase; that can cost registers.
         """
-        c, h = self.c, self.h
-        i1, i2 = c.outer, c.inner
-        body = ["", *(i2 + v for v in ([] if self.single else c.views(h.stage))), c.compute().rstrip("\n"), ""]
-        early = c.remedy.early_loads
+        c, h, i2 = self.c, self.h, self.c.inner
+        views = [] if self.single else indented(c.views(h.stage), i2)
+        ahead, compute = self._fetch_next(), ["", *views, *c.compute_lines(), ""]
         if self.single:
             arrived = f"{i2}__syncthreads();  // this tile is in shared memory"
-            issue = [*ahead, arrived] if early else [arrived, *ahead]
+            issue = [*ahead, arrived] if c.remedy.early_loads else [arrived, *ahead]
             free = f"{i2}__syncthreads();  // nobody reads it any more"
-            last = f"{i2}if ({h.more}) {store(h.next_k, '0')}"
-            return [f"{c.loop_header()} {{", *issue, *body, free, last, f"{i1}}}"]
-        move = f"{i2}if ({h.more}) {store(h.next_k, f'{h.stage} ^ 1')}"
+            return [c.loop_header(), *issue, *compute, free, f"{i2}if ({h.more}) {self._store(h.next_k, '0')}"]
+        start = ["", f"{c.outer}int {h.stage} = 0;", c.loop_header()]
+        move = f"{i2}if ({h.more}) {self._store(h.next_k, f'{h.stage} ^ 1')}"
         toggle = f"{i2}{h.stage} ^= 1;"
-        start = ["", f"{i1}int {h.stage} = 0;", f"{c.loop_header()} {{"]
-        if early:
-            arrived = (
-                f"{i2}__syncthreads();  // this tile is in shared memory, nobody reads the other stage any more"
-            )
-            return [*start, *ahead, arrived, *body, move, toggle, f"{i1}}}"]
+        if c.remedy.early_loads:
+            arrived = f"{i2}__syncthreads();  // this tile is in shared memory, nobody reads the other stage any more"
+            return [*start, *ahead, arrived, *compute, move, toggle]
         arrived = f"{i2}__syncthreads();  // the next tile is in shared memory, and nobody reads this one any more"
-        return [f"{i1}__syncthreads();", *start, *ahead, *body, move, arrived, toggle, f"{i1}}}"]
+        return [f"{c.outer}__syncthreads();", *start, *ahead, *compute, move, arrived, toggle]

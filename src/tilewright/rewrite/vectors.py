@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tilewright.rewrite.context import Context
+import textwrap
+
+from tilewright.rewrite.context import Context, plain_type
+from tilewright.rewrite.edits import Edit, apply
+from tilewright.rewrite.quoting import one_line
 from tilewright.source import ir
 from tilewright.source.kernel import Copy, CopyLoop, Pure, Widening
 from tilewright.source.widen import VECTOR_BYTES
@@ -19,22 +23,16 @@ class VectorLoop:
         self.copy = next(i for i in loop.body if isinstance(i, Copy))
         self.pures = [i for i in loop.body if isinstance(i, Pure)]
         self.var = loop.var.name
-        self.var_type = " ".join(w for w in loop.var.type_text.split() if w != "const")
+        self.var_type = plain_type(loop.var.type_text)
 
     def trips(self) -> str:
         """How many vectors a thread moves at most, as a constant expression."""
-        c, loop = self.context, self.loop
-        bound, stride = c.operand(loop.bound), c.operand(loop.stride)
-        assert loop.bound_value is not None
-        assert loop.stride_value is not None
-        if loop.bound_value % (self.lanes * loop.stride_value) == 0:
-            return f"{bound} / ({self.lanes} * {stride})"
-        return f"({bound} + {self.lanes} * {stride} - 1) / ({self.lanes} * {stride})"
+        return trips(self.context, self.loop, self.lanes)
 
     def open(self, pass_name: str, first_name: str) -> list[str]:
         """The loop over vectors, down to the test that a vector starts inside the tile."""
         c, loop = self.context, self.loop
-        vector = f"({c.source(loop.first)} + {pass_name} * {c.operand(loop.stride)})"
+        vector = f"({c.term(loop.first)} + {pass_name} * {stride(c, loop)})"
         return [
             "#pragma unroll",
             f"for (int {pass_name} = 0; {pass_name} < {self.trips()}; ++{pass_name}) {{",
@@ -53,32 +51,50 @@ class VectorLoop:
     def whole(self) -> str:
         """True where the whole vector is inside the guard and its source is aligned."""
         c, copy = self.context, self.copy
-        aligned = f"reinterpret_cast<size_t>({c.address(copy.source)}) % {VECTOR_BYTES} == 0"
-        if copy.guard is None:
-            return aligned
-        return f"{self._guard_at_last(copy.guard)} && {aligned}"
+        tests = [f"reinterpret_cast<size_t>({c.address(copy.source)}) % {VECTOR_BYTES} == 0"]
+        if copy.guard is not None:
+            tests.insert(0, self._guard_at_last(copy.guard))
+            if any(m.may_wrap for m in self.widening.guard_last):
+                tests.insert(0, c.source(copy.guard))  # unsigned: the last element may have wrapped around
+        return " && ".join(tests)
 
     def _guard_at_last(self, guard: ir.Expr) -> str:
-        """The guard's text with every moving left side taken at the vector's last element."""
-        from tilewright.rewrite.edits import Edit, apply
-
-        moves = {(s.start, s.end): (self.lanes - 1) * f for s, f in self.widening.guard_last}
-        edits = [Edit(end, end, f" + {step}") for (_, end), step in moves.items()]
-        return apply(self.context.kernel.text, guard.span, edits)
+        """The guard's text with every moving side of a comparison taken at the vector's last element."""
+        edits: list[Edit] = []
+        for m in self.widening.guard_last:
+            if m.loose:
+                edits.append(Edit(m.span.start, m.span.start, "("))
+            edits.append(Edit(m.span.end, m.span.end, f"{')' if m.loose else ''} + {m.distance}"))
+        return one_line(apply(self.context.kernel.text, guard.span, edits))
 
     def element_loop(self, first_name: str) -> list[str]:
         """The original loop body, once per element of the vector."""
         c = self.context
-        body = self.loop.stmt.body
-        text = c.kernel.text[body.span.start : body.span.end].decode()
-        inner = text.strip()
-        lines = _dedent(inner[1:-1]) if inner.startswith("{") else [inner]
+        span = self.loop.stmt.body.span
+        text = c.kernel.text[span.start : span.end].decode().replace("\r", "").strip()
+        lines = _dedent(text[1:-1]) if text.startswith("{") else [text]
         var, last = self.var, f"{first_name} + {self.lanes}"
         header = f"for ({self.var_type} {var} = {first_name}; {var} < {last}; ++{var}) {{"
         return ["#pragma unroll 1", header, *(c.unit + line if line else line for line in lines), "}"]
 
 
-def _dedent(block: str) -> list[str]:
-    import textwrap
+def stride(context: Context, loop: CopyLoop) -> str:
+    return "1" if loop.step_hidden else context.operand(loop.stride)
 
+
+def trips(context: Context, loop: CopyLoop, lanes: int = 1) -> str:
+    """The most passes a thread makes over a copy loop, as a constant expression; ``lanes`` elements a pass."""
+    bound, by = context.operand(loop.bound), stride(context, loop)
+    assert loop.bound_value is not None
+    assert loop.stride_value is not None
+    if loop.first_value not in (None, 0):
+        bound = f"({bound} - {context.operand(loop.first)})"
+    step = f"({lanes} * {by})" if lanes > 1 else by
+    count = loop.bound_value - (loop.first_value or 0)
+    if count % (lanes * loop.stride_value) == 0:
+        return bound if step == "1" else f"{bound} / {step}"
+    return f"({bound} + {step} - 1) / {step}"
+
+
+def _dedent(block: str) -> list[str]:
     return textwrap.dedent(block.strip("\n").rstrip()).split("\n")

@@ -17,6 +17,7 @@ from tilewright.source.constants import Constants
 Monomial = tuple[str, ...]
 R = "·r"  # no C++ name can be this
 Q = "·q"
+P = "·p"  # the pass of a copy loop
 
 
 @dataclass(frozen=True)
@@ -90,21 +91,30 @@ class Affine:
 
     Args:
         lookup: a symbol's polynomial where it is known (a local of the load phase, a loop variable), else None.
-        nonnegative: atoms that cannot be below zero.
+        nonnegative: atoms that cannot be below zero; arithmetics of one iteration share the set.
         lanes: V, the elements of one vector, or 1.
     """
 
-    def __init__(self, constants: Constants, lookup: Callable[[ir.Name], Poly | None], lanes: int = 1) -> None:
+    def __init__(
+        self,
+        constants: Constants,
+        lookup: Callable[[ir.Name], Poly | None],
+        lanes: int = 1,
+        nonnegative: set[str] | None = None,
+    ) -> None:
         self._constants = constants
         self._lookup = lookup
         self._lanes = lanes
-        self.nonnegative: set[str] = {Q, R}
+        self.nonnegative: set[str] = set() if nonnegative is None else nonnegative
+        self.nonnegative |= {Q, R, P}
 
     def poly(self, expr: ir.Expr) -> Poly:
         value = self._constants.evaluate(expr)
         if value is not None:
             return Poly.constant(value)
         match expr:
+            case ir.Number(value=float()):
+                return Poly.atom(f"<{expr.text}{R}>")  # no index arithmetic: nothing is proved of it
             case ir.Name():
                 known = self._lookup(expr)
                 return known if known is not None else Poly.atom(_key(expr))
@@ -128,10 +138,12 @@ class Affine:
                 name = f"{base}.{f}"
                 self.nonnegative.add(name)
                 return Poly.atom(name)
-        # Anything else is an atom of its own; one that could change inside a vector carries R in its name.
-        inner = (self._lookup(n) for n in ir.walk(expr) if isinstance(n, ir.Name))
-        moving = any(R in a for p in inner if p is not None for m, _ in p.terms for a in m)
-        return Poly.atom(f"<{type(expr).__name__}@{expr.span.start}:{expr.span.end}{R if moving else ''}>")
+        # Anything else is an atom of its own; one that could change inside a vector, or from pass to pass, says so.
+        inner = [p for n in ir.walk(expr) if isinstance(n, ir.Name) and (p := self._lookup(n)) is not None]
+        moving = "".join(x for x in (P, Q, R) if any(x in a for p in inner for m, _ in p.terms for a in m))
+        # Inside a macro many expressions have one span.
+        place = f"{expr.span.start}:{expr.span.end}" + (f":{id(expr)}" if expr.span.within else "")
+        return Poly.atom(f"<{type(expr).__name__}@{place}{moving}>")
 
     def is_nonnegative(self, poly: Poly) -> bool:
         return all(c >= 0 and all(a in self.nonnegative for a in m) for m, c in poly.terms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 # CUDA C++ Programming Guide, "Built-in Vector Types"; the scalar sizes are those of the LP64 device ABI.
 _SCALARS: dict[str, int] = {
@@ -15,6 +16,7 @@ _SCALARS: dict[str, int] = {
     "long": 8, "unsigned long": 8, "long long": 8, "unsigned long long": 8, "long int": 8, "int64_t": 8,
     "uint64_t": 8, "size_t": 8, "std::size_t": 8, "double": 8, "ptrdiff_t": 8,
 }  # fmt: skip
+_INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long"}
 _VECTOR_BASES = {"char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "float": 4, "long": 8,
                  "ulong": 8, "longlong": 8, "ulonglong": 8, "double": 8}  # fmt: skip
 _VECTOR = re.compile(r"^([a-z]+?)([1234])$")
@@ -24,12 +26,22 @@ _INTEGERS = frozenset(
     k for k in _SCALARS if k not in {"float", "double", "half", "__half", "half2", "__half2"} and "bf" not in k
     and "fp8" not in k
 )  # fmt: skip
-_UNSIGNED = re.compile(r"^(?:unsigned|uint|uchar|ushort|size_t|std::size_t|std::uint)")
+_UNSIGNED = re.compile(r"^(?:unsigned|uint|uchar|ushort|size_t|std::size_t|std::uint|bool$)")
 
 
 def plain(type_text: str) -> str:
     """The type without qualifiers and with single spaces: ``const signed  char`` → ``signed char``."""
-    return " ".join(_QUALIFIERS.sub(" ", type_text).split())
+    words = _QUALIFIERS.sub(" ", type_text).split()
+    return _integer_name(words) if words and set(words) <= _INTEGER_WORDS else " ".join(words)
+
+
+def _integer_name(words: list[str]) -> str:
+    """One spelling for the built-in integer types: ``long unsigned int`` → ``unsigned long``."""
+    size = "char" if "char" in words else "short" if "short" in words else " ".join(w for w in words if w == "long")
+    if size == "char":
+        sign = next((w for w in words if w in ("signed", "unsigned")), "")
+        return f"{sign} char".strip()
+    return " ".join(x for x in ("unsigned" if "unsigned" in words else "", size or "int") if x)
 
 
 def size_of(type_text: str, aliases: dict[str, str] | None = None) -> int | None:
@@ -62,5 +74,25 @@ def is_integer(type_text: str, aliases: dict[str, str] | None = None) -> bool:
     return resolve(type_text, aliases) in _INTEGERS
 
 
-def is_unsigned(type_text: str, aliases: dict[str, str] | None = None) -> bool:
-    return bool(_UNSIGNED.match(resolve(type_text, aliases)))
+@dataclass(frozen=True)
+class IntKind:
+    """An integer type: ``bits`` (1 for bool) and whether it wraps."""
+
+    bits: int
+    unsigned: bool
+
+    def promoted(self) -> IntKind:
+        return IntKind(32, False) if self.bits < 32 else self
+
+    def wrap(self, number: int) -> int:
+        """The number as the type holds it, modulo a power of two."""
+        low = number & ((1 << self.bits) - 1)
+        return low - (1 << self.bits) if not self.unsigned and low >> (self.bits - 1) else low
+
+
+def int_kind(type_text: str, aliases: dict[str, str] | None = None) -> IntKind | None:
+    """The integer type of that name, or None for any other type."""
+    name = resolve(type_text, aliases)
+    if name not in _INTEGERS:
+        return None
+    return IntKind(1 if name == "bool" else 8 * _SCALARS[name], bool(_UNSIGNED.match(name)))

@@ -1,13 +1,46 @@
-"""Integer constants of a file: ``#define``, ``constexpr``, ``const``, enumerators, template arguments."""
+"""Integer constants of a file: ``#define``, ``constexpr``, ``const``, enumerators, template arguments.
+
+Evaluated as C++ does: with the types' widths and signs. What overflows a signed type, or is no integer, has no value.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tilewright.source import ir
-from tilewright.source.c_types import size_of
+from tilewright.source.c_types import IntKind, int_kind, size_of
 
-_INT_FUNCTIONS = {"min": min, "max": max, "std::min": min, "std::max": max}
+INT = IntKind(32, False)
+_SIZE = IntKind(64, True)
+_EXTREMA = {"min": min, "max": max, "std::min": min, "std::max": max}
+_COMPARISONS = {"<", "<=", ">", ">=", "==", "!="}
+_CONSTANT_WORDS = {"const", "constexpr"}
+_INCONSTANT_WORDS = {"volatile", "__constant__", "__managed__", "extern"}
+
+
+@dataclass(frozen=True)
+class Value:
+    """An integer and its type."""
+
+    number: int
+    kind: IntKind
+
+
+def _common(a: IntKind, b: IntKind) -> IntKind:
+    """The usual arithmetic conversions."""
+    a, b = a.promoted(), b.promoted()
+    if a.unsigned == b.unsigned:
+        return a if a.bits >= b.bits else b
+    unsigned, signed = (a, b) if a.unsigned else (b, a)
+    return unsigned if unsigned.bits >= signed.bits else signed
+
+
+def _fitted(number: int, kind: IntKind) -> Value | None:
+    """The result of arithmetic: unsigned types wrap, signed ones must not overflow."""
+    wrapped = kind.wrap(number)
+    return Value(wrapped, kind) if kind.unsigned or wrapped == number else None
 
 
 def _divide(a: int, b: int) -> int:
@@ -16,11 +49,7 @@ def _divide(a: int, b: int) -> int:
     return q if (a < 0) == (b < 0) else -q
 
 
-def _binary(op: str, a: int, b: int) -> int | None:
-    if op in ("/", "%") and b == 0:
-        return None
-    if op in ("<<", ">>") and not 0 <= b < 64:
-        return None
+def _arithmetic(op: str, a: int, b: int) -> int | None:
     match op:
         case "+":
             return a + b
@@ -28,37 +57,49 @@ def _binary(op: str, a: int, b: int) -> int | None:
             return a - b
         case "*":
             return a * b
-        case "/":
+        case "/" if b:
             return _divide(a, b)
-        case "%":
+        case "%" if b:
             return a - b * _divide(a, b)
-        case "<<":
-            return a << b
-        case ">>":
-            return a >> b
         case "&":
             return a & b
         case "|":
             return a | b
         case "^":
             return a ^ b
-        case "<":
-            return int(a < b)
-        case "<=":
-            return int(a <= b)
-        case ">":
-            return int(a > b)
-        case ">=":
-            return int(a >= b)
-        case "==":
-            return int(a == b)
-        case "!=":
-            return int(a != b)
-        case "&&":
-            return int(bool(a) and bool(b))
-        case "||":
-            return int(bool(a) or bool(b))
     return None
+
+
+def _compare(op: str, a: int, b: int) -> bool:
+    return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b, "!=": a != b}[op]
+
+
+def _binary(op: str, left: Value, right: Value) -> Value | None:
+    if op in ("<<", ">>"):
+        kind = left.kind.promoted()
+        if not 0 <= right.number < kind.bits:
+            return None
+        return _fitted(left.number << right.number if op == "<<" else left.number >> right.number, kind)
+    kind = _common(left.kind, right.kind)
+    a, b = kind.wrap(left.number), kind.wrap(right.number)
+    if op in _COMPARISONS:
+        return Value(int(_compare(op, a, b)), INT)
+    number = _arithmetic(op, a, b)
+    return None if number is None else _fitted(number, kind)
+
+
+def literal_kind(text: str, number: int) -> IntKind:
+    """The type of an integer literal, by its suffix and size."""
+    body = text.lower().replace("'", "")
+    suffix = re.sub(r"^(?:0x[0-9a-f]*|0b[01]*|\d+)", "", body)
+    unsigned_only, long = "u" in suffix, "l" in suffix
+    based = body.startswith("0") and len(body) > 1
+    for bits in (64,) if long else (32, 64):
+        for unsigned in (True,) if unsigned_only else ((False, True) if based else (False,)):
+            kind = IntKind(bits, unsigned)
+            if kind.wrap(number) == number:
+                return kind
+    return _SIZE
 
 
 class Constants:
@@ -66,82 +107,168 @@ class Constants:
 
     Args:
         values: names already known: template arguments, ``-D`` definitions of the sidecar.
-        named: initialisers of the file's and the kernel's constants, by name.
+        named: (declared type, initialiser) of the file's constants, by name; "" where a macro or enumerator has none.
         symbols: the kernel's symbols, for constants declared in it.
         aliases: ``using``/``typedef`` names, for ``sizeof``.
+
+    Attributes:
+        used: names without a symbol whose value some evaluation relied on. The compiler is asked to confirm them.
     """
 
     def __init__(
         self,
         values: Mapping[str, int],
-        named: Mapping[str, ir.Expr],
+        named: Mapping[str, tuple[str, ir.Expr]],
         symbols: Mapping[int, ir.Symbol],
         aliases: dict[str, str],
     ) -> None:
         self._values = dict(values)
         self._named = dict(named)
         self._symbols = symbols
+        # A name that the kernel declares too means different things at different places.
+        self._shadowed = {s.name for s in symbols.values()}
         self.aliases = aliases
+        self.used: set[str] = set()
         self._busy: set[str] = set()
 
     def names(self) -> dict[str, int]:
         """Every name with an integer value, for the sidecar's expressions."""
         out = dict(self._values)
         for name in self._named:
-            value = self.by_name(name)
+            value = self._by_name(name)
             if value is not None:
-                out[name] = value
+                out[name] = value.number
         return out
 
     def by_name(self, name: str) -> int | None:
+        value = self._by_name(name)
+        if value is None:
+            return None
+        self.used.add(name)
+        return value.number
+
+    def _by_name(self, name: str) -> Value | None:
         if name in self._values:
-            return self._values[name]
+            return Value(self._values[name], literal_kind("", abs(self._values[name])))
         if name not in self._named or name in self._busy:
             return None
         self._busy.add(name)
         try:
-            return self.evaluate(self._named[name])
+            kind, init = self._named[name]
+            return self._converted(kind, self._value(init)) if kind else self._value(init)
         finally:
             self._busy.discard(name)
 
     def evaluate(self, expr: ir.Expr) -> int | None:
         """The value of an integer constant expression, or None where it is none."""
+        value = self._value(expr)
+        return None if value is None else value.number
+
+    def is_index(self, type_text: str) -> bool:
+        """Whether a variable of that type holds any index as it is: an integer of 32 bits or more."""
+        if "auto" in type_text.split():
+            return True
+        kind = int_kind(type_text, self.aliases)
+        return kind is not None and kind.bits >= 32
+
+    def kind(self, expr: ir.Expr) -> IntKind | None:
+        """The type of an integer constant expression, or None where it is none."""
+        value = self._value(expr)
+        return None if value is None else value.kind
+
+    def _converted(self, type_text: str, value: Value | None) -> Value | None:
+        """The value as the type holds it; None where that is no integer type."""
+        if value is None:
+            return None
+        if "auto" in type_text.split():
+            return value
+        kind = int_kind(type_text, self.aliases)
+        if kind is None:
+            return None
+        return Value(int(value.number != 0), kind) if kind.bits == 1 else Value(kind.wrap(value.number), kind)
+
+    def _value(self, expr: ir.Expr) -> Value | None:
         match expr:
-            case ir.Number(value=v):
-                return v if isinstance(v, int) else None
+            case ir.Number(value=bool(v)):
+                return Value(int(v), IntKind(1, True))
+            case ir.Number(value=int(v), text=t):
+                return Value(v, literal_kind(t, v))
             case ir.Name(id=name, symbol=None):
-                return self.by_name(name)
+                return self._global(name)
             case ir.Name(symbol=int(s)):
                 return self._local(s)
-            case ir.Cast(type_text=t, operand=x):
-                return self.evaluate(x) if "*" not in t and "float" not in t and "half" not in t else None
-            case ir.Unary(op="-", operand=x):
-                return None if (v := self.evaluate(x)) is None else -v
-            case ir.Unary(op="+", operand=x):
-                return self.evaluate(x)
-            case ir.Unary(op="!", operand=x):
-                return None if (v := self.evaluate(x)) is None else int(not v)
-            case ir.Unary(op="~", operand=x):
-                return None if (v := self.evaluate(x)) is None else ~v
+            case ir.Cast(type_text=t, operand=x) if "*" not in t and "&" not in t:
+                return self._converted(t, self._value(x))
+            case ir.Unary(op=op, operand=x):
+                return self._unary(op, self._value(x))
+            case ir.Binary(op="&&" | "||" as op, left=a, right=b):
+                return self._logical(op, a, b)
             case ir.Binary(op=op, left=a, right=b):
-                left, right = self.evaluate(a), self.evaluate(b)
+                left, right = self._value(a), self._value(b)
                 return None if left is None or right is None else _binary(op, left, right)
             case ir.Ternary(condition=c, then=a, otherwise=b):
-                cond = self.evaluate(c)
-                return None if cond is None else self.evaluate(a if cond else b)
-            case ir.Call(callee=f, args=xs) if f in _INT_FUNCTIONS and xs:
-                values = [self.evaluate(x) for x in xs]
-                return None if any(v is None for v in values) else _INT_FUNCTIONS[f](*values)  # type: ignore[type-var]
+                return self._chosen(c, a, b)
+            case ir.Call(callee=f, args=(a, b)) if f in _EXTREMA:
+                left, right = self._value(a), self._value(b)
+                if left is None or right is None or left.kind != right.kind:
+                    return None
+                return Value(_EXTREMA[f](left.number, right.number), left.kind)
             case ir.InitList(items=(x,)):
-                return self.evaluate(x)
+                return self._value(x)
             case ir.SizeOf(type_text=t):
-                return size_of(t, self.aliases)
+                size = size_of(t, self.aliases)
+                return None if size is None else Value(size, _SIZE)
         return None
 
-    def _local(self, symbol_id: int) -> int | None:
+    def _unary(self, op: str, value: Value | None) -> Value | None:
+        if value is None:
+            return None
+        kind = value.kind.promoted()
+        match op:
+            case "-":
+                return _fitted(-value.number, kind)
+            case "+":
+                return Value(value.number, kind)
+            case "!":
+                return Value(int(not value.number), INT)
+            case "~":
+                return Value(kind.wrap(~value.number), kind)
+        return None
+
+    def _logical(self, op: str, a: ir.Expr, b: ir.Expr) -> Value | None:
+        left = self._value(a)
+        if left is None:
+            return None
+        if bool(left.number) == (op == "||"):
+            return Value(int(op == "||"), INT)
+        right = self._value(b)
+        return None if right is None else Value(int(bool(right.number)), INT)
+
+    def _chosen(self, condition: ir.Expr, a: ir.Expr, b: ir.Expr) -> Value | None:
+        cond, left, right = self._value(condition), self._value(a), self._value(b)
+        if cond is None or left is None or right is None:
+            return None
+        kind = _common(left.kind, right.kind)
+        return Value(kind.wrap((left if cond.number else right).number), kind)
+
+    def _global(self, name: str) -> Value | None:
+        if name in self._shadowed:
+            return None
+        value = self._by_name(name)
+        if value is not None:
+            self.used.add(name)
+        return value
+
+    def _local(self, symbol_id: int) -> Value | None:
         symbol = self._symbols.get(symbol_id)
-        if symbol is None or symbol.init is None or symbol.pointers or symbol.dims:
+        if symbol is None or symbol.init is None or symbol.pointers or symbol.dims or symbol.kind != "local":
             return None
-        if not any(word in symbol.type_text.split() for word in ("const", "constexpr")):
+        if not is_constant_type(symbol.type_text):
             return None
-        return self.evaluate(symbol.init)
+        return self._converted(symbol.type_text, self._value(symbol.init))
+
+
+def is_constant_type(type_text: str) -> bool:
+    """Whether a declaration makes a constant, so that its initialiser is its value for good."""
+    words = set(type_text.split())
+    return bool(words & _CONSTANT_WORDS) and not words & _INCONSTANT_WORDS

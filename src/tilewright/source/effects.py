@@ -5,40 +5,12 @@ Everything not known to be harmless counts as harmful.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tilewright.source import ir
-
-BARRIERS = frozenset({"__syncthreads"})
-_OTHER_BARRIERS = re.compile(
-    r"^(__syncthreads_\w+|__barrier_\w+|.*\b(?:sync|arrive|wait|arrive_and_wait)|cooperative_groups::.*|cg::.*)$"
-)
-_HARMLESS_SYNC = frozenset({"__syncwarp", "__activemask"})
-# Intrinsics that neither write memory nor take references.
-_PURE = re.compile(
-    r"^(?:std::)?(?:f?(?:min|max|abs|fabs)[fl]?|fm(?:a|in|ax)f?|__?(?:ldg|ldcg|ldca|ldcs)|sqrtf?|rsqrtf?|expf?|exp2f?|logf?|"
-    r"log2f?|tanhf?|erff?|powf?|floorf?|ceilf?|roundf?|rintf?|truncf?|sinf|cosf|"
-    r"__\w*(?:2half|half2|2float|float2|half22\w+|bfloat16|2bfloat16\w*|_rn|_rz|_ru|_rd|2int\w*|2uint\w*|as_\w+)\w*|"
-    r"__(?:fmaf|fadd|fmul|fsub|fdiv|frcp|hadd|hmul|hfma|hsub|hmax|hmin|hneg|expf|logf|dp4a|dp2a|popc|clz|ffs|brev|"
-    r"byte_perm|funnelshift|sad|mul24|mulhi|umulhi|exp10f|powf|sinf|cosf|saturatef|fdividef|h2div|hadd2|hmul2|hfma2|hsub2)\w*|"
-    r"__shfl_\w+|__ballot_sync|__any_sync|__all_sync|__reduce_\w+_sync|__cvta_generic_to_shared|__isShared|"
-    r"make_\w+|h?float2half\w*|half|__half|float|int|unsigned|double|half2|__half2|__low2\w+|__high2\w+|__halves2half2|"
-    r"nv_bfloat16|__nv_bfloat16|sizeof|clock|clock64|__nanosleep|printf|assert)$"
-)
-_FIRST_ARGUMENT = frozenset({"fill_fragment", "load_matrix_sync", "mma_sync"})  # writes its first argument, a fragment
-_ASYNC_CALL = re.compile(
-    r"__pipeline_|memcpy_async|cuda::pipeline|cuda::barrier|cp_async|mbarrier|cuda::ptx|wgmma|__mbarrier"
-)
-_ASYNC_ASM = re.compile(r"\b(?:cp\.async|mbarrier|wgmma|cp\.reduce\.async|tcgen05)\b")
-_ASM_READS_ONLY = re.compile(
-    r"^(?:@!?\S+\s+)?(?:mma|wmma\.(?:mma|load)|ldmatrix|ld|ldu|cvt|cvta|mov|movmatrix|add|addc|sub|subc|mul|mul24|mad|madc|fma|div|"
-    r"rem|shl|shr|shf|and|or|xor|not|lop3|prmt|dp4a|dp2a|ex2|lg2|rcp|rsqrt|sqrt|sin|cos|tanh|setp|set|selp|slct|max|min|neg|"
-    r"abs|bfe|bfi|bfind|brev|popc|clz|sad|shfl|vote|activemask|elect|redux|match|isspacep|testp|copysign|nop|pack|"
-    r"unpack)\b(?!\.\w*\bst\b)"
-)
-_ASM_NOISE = re.compile(r"^(?:\.reg\b.*|\{|\}|)$")
+from tilewright.source import intrinsics, ir
+from tilewright.source.places import Place, Places
+from tilewright.source.places import root as root
 
 
 @dataclass(frozen=True)
@@ -51,11 +23,29 @@ class Parameter:
 
 @dataclass(frozen=True)
 class DeviceFunction:
-    """A function of the file that kernels call."""
+    """A function of the file that kernels call; several of one name are taken together.
+
+    Attributes:
+        params: of each definition.
+        stored: positions of the arguments that some definition stores through.
+        leaked: positions of the arguments whose address some definition hands out as a number or pointer.
+        xored: positions of the arguments that some definition XORs with something.
+    """
 
     name: str
-    params: tuple[Parameter, ...]
+    params: tuple[tuple[Parameter, ...], ...]
+    stored: frozenset[int]
+    leaked: frozenset[int]
+    xored: frozenset[int]
     effects: Effects
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store through memory."""
+
+    place: Place
+    span: ir.Span
 
 
 @dataclass
@@ -63,50 +53,54 @@ class Effects:
     """Collected over a group of statements.
 
     Attributes:
-        reads, writes: symbol ids. A name passed where it may be changed counts as written.
-        stores: (root symbol or None where unknown, line-bearing node) of stores through memory.
+        reads, writes: symbol ids, through references and pointers to locals too. A name passed where it may be changed
+            counts as written. declared: symbols that the statements declare (no writes by themselves).
+        stores: stores to shared or global memory, or to a place that is not known.
         barriers: spans of ``__syncthreads()``; other_barriers: anything else that may wait for other threads.
         jumps: return, break, continue, goto. unknown: what could not be classified, with its span.
         asynchronous: spans of asynchronous copies, pipelines or mbarriers.
-        free_reads: names that are no symbols of the kernel (globals, constants).
+        calls: functions called.
     """
 
     reads: set[int] = field(default_factory=set)
     writes: set[int] = field(default_factory=set)
-    stores: list[tuple[int | None, ir.Span]] = field(default_factory=list)
+    declared: set[int] = field(default_factory=set)
+    stores: list[Store] = field(default_factory=list)
     barriers: list[ir.Span] = field(default_factory=list)
     other_barriers: list[tuple[str, ir.Span]] = field(default_factory=list)
     jumps: list[tuple[str, ir.Span]] = field(default_factory=list)
     unknown: list[tuple[str, ir.Span]] = field(default_factory=list)
     asynchronous: list[ir.Span] = field(default_factory=list)
-    free_reads: set[str] = field(default_factory=set)
+    calls: set[str] = field(default_factory=set)
+
+    def stores_to_shared(self) -> set[int]:
+        return {s.place.symbol for s in self.stores if s.place.space == "shared" and s.place.symbol is not None}
 
 
-def root(expr: ir.Expr) -> ir.Name | None:
-    """The name that an lvalue or address hangs on: ``*(int4*)&As[r][c]`` → ``As``; None where it isn't one name."""
-    match expr:
-        case ir.Name():
-            return expr
-        case ir.Index(base=b) | ir.Member(base=b) | ir.Cast(operand=b):
-            return root(b)
-        case ir.Unary(op="*" | "&", operand=b):
-            return root(b)
-        case ir.Binary(op="+" | "-", left=a, right=b):
-            left = root(a)
-            return left if left is not None else root(b)
-    return None
-
-
-def is_pointer(symbol: ir.Symbol) -> bool:
-    return symbol.pointers > 0 and not symbol.dims
+def short_name(callee: str) -> str:
+    """``wmma::load_matrix_sync<…>`` → ``load_matrix_sync``."""
+    return callee.split("<")[0].split("::")[-1]
 
 
 class Collector:
-    """Walks statements and fills :class:`Effects`."""
+    """Walks statements of one function and fills :class:`Effects`.
 
-    def __init__(self, symbols: Mapping[int, ir.Symbol], functions: Mapping[str, DeviceFunction]) -> None:
+    Args:
+        body: the whole function, for what its pointers may point to.
+        kernel: whether it is a ``__global__`` function.
+    """
+
+    def __init__(
+        self,
+        symbols: Mapping[int, ir.Symbol],
+        functions: Mapping[str, DeviceFunction],
+        body: Iterable[ir.Stmt | ir.Expr],
+        kernel: bool,
+        aliases: dict[str, str],
+    ) -> None:
         self._symbols = symbols
         self._functions = functions
+        self.places = Places(symbols, body, kernel, self._changes_argument, aliases)
 
     def collect(self, nodes: Iterable[ir.Stmt | ir.Expr]) -> Effects:
         out = Effects()
@@ -116,17 +110,10 @@ class Collector:
 
     def _visit(self, node: ir.Stmt | ir.Expr, out: Effects) -> None:
         match node:
-            case ir.Name(symbol=None, id=name):
-                out.free_reads.add(name)
             case ir.Name(symbol=int(s)):
-                out.reads.add(s)
+                self._read(self._symbols[s], out)
             case ir.Declare(symbols=symbols):
-                out.writes.update(s.id for s in symbols)
-                for declared in symbols:
-                    # A reference or pointer to a local lets it change behind our back.
-                    base = root(declared.init) if declared.reference and declared.init is not None else None
-                    if base is not None and base.symbol is not None:
-                        out.writes.add(base.symbol)
+                out.declared.update(s.id for s in symbols)
             case ir.Assign(left=left, op=op):
                 self._write(left, out, node.span)
                 if op == "=" and isinstance(left, ir.Name):
@@ -146,43 +133,61 @@ class Collector:
         for child in ir.children(node):
             self._visit(child, out)
 
+    def _read(self, symbol: ir.Symbol, out: Effects) -> None:
+        out.reads.add(symbol.id)
+        if symbol.reference or symbol.pointers:
+            for place in (self.places.of(ir.Name(symbol.span, symbol.name, symbol.id)), self.places.pointee(symbol)):
+                if place.space == "local" and place.symbol is not None:
+                    out.reads.add(place.symbol)
+
     def _write(self, target: ir.Expr, out: Effects, span: ir.Span) -> None:
-        base = root(target)
-        if base is None or base.symbol is None:
-            out.stores.append((None, span))
-            return
-        symbol = self._symbols[base.symbol]
-        if isinstance(target, ir.Name):
-            out.writes.add(symbol.id)
-            if symbol.reference:
-                out.stores.append((None, span))
-        elif symbol.kind == "shared" or is_pointer(symbol) or symbol.reference:
-            out.stores.append((symbol.id, span))
+        self._record(self.places.of(target), out, span)
+
+    def _record(self, place: Place, out: Effects, span: ir.Span) -> None:
+        if place.space == "local" and place.symbol is not None:
+            out.writes.add(place.symbol)
         else:
-            out.writes.add(symbol.id)  # an element of a local array, a lane of a local vector
+            out.stores.append(Store(place, span))
 
     def _call(self, call: ir.Call, out: Effects) -> None:
-        name = call.callee
-        short = name.split("<")[0].split("::")[-1]
-        if name in BARRIERS:
+        name, short = call.callee, short_name(call.callee)
+        out.calls.add(short)
+        if name in intrinsics.BARRIERS:
             out.barriers.append(call.span)
-        elif _ASYNC_CALL.search(name):
+        elif intrinsics.ASYNCHRONOUS.search(name):
             out.asynchronous.append(call.span)
         elif short in self._functions:
             self._device_call(self._functions[short], call, out)
-        elif short in _FIRST_ARGUMENT and call.args:
+        elif short in intrinsics.WRITES_FIRST and call.args:
             self._write(call.args[0], out, call.span)
         elif short == "store_matrix_sync" and call.args:
-            base = root(call.args[0])
-            out.stores.append((base.symbol if base is not None else None, call.span))
-        elif name in _HARMLESS_SYNC or _PURE.match(name):
-            pass
-        elif _OTHER_BARRIERS.match(name):
-            out.other_barriers.append((name, call.span))
-        else:
-            out.unknown.append((f"a call of {name}, whose body is not in this file", call.span))
+            out.stores.append(Store(self.places.at(call.args[0]), call.span))
+        elif not self._harmless(name):
+            if intrinsics.OTHER_BARRIERS.match(name):
+                out.other_barriers.append((name, call.span))
+            else:
+                out.unknown.append((f"a call of {name}, whose body is not in this file", call.span))
+            for arg in call.args:  # it may take its arguments by reference, or store through them
+                self._record(self.places.of(arg), out, call.span)
+                self._record(self.places.at(arg), out, call.span)
         for arg in call.args:
             self._visit(arg, out)
+
+    @staticmethod
+    def _harmless(name: str) -> bool:
+        known = intrinsics.VALUES.match(name) or intrinsics.HARMLESS.match(name)
+        return bool(known) or name in intrinsics.LOADS or name in intrinsics.HARMLESS_SYNC
+
+    def _changes_argument(self, call: ir.Call, position: int) -> bool:
+        """Whether a call may change the variable that is its argument number ``position``."""
+        short = short_name(call.callee)
+        if short in self._functions:
+            return any(
+                position < len(params) and params[position].how == "reference" and not params[position].const
+                for params in self._functions[short].params
+            )
+        known = self._harmless(call.callee) or call.callee in intrinsics.BARRIERS or short == "store_matrix_sync"
+        return not known and not (short in intrinsics.WRITES_FIRST and position > 0)
 
     def _device_call(self, function: DeviceFunction, call: ir.Call, out: Effects) -> None:
         inner = function.effects
@@ -190,46 +195,27 @@ class Collector:
         out.other_barriers.extend((w, call.span) for w, _ in inner.other_barriers)
         out.asynchronous.extend(call.span for _ in inner.asynchronous)
         out.unknown.extend((f"{w} in {function.name}()", call.span) for w, _ in inner.unknown)
-        if len(call.args) > len(function.params):
+        out.stores.extend(Store(s.place, call.span) for s in inner.stores)
+        takers = [params for params in function.params if len(params) >= len(call.args)]
+        if not takers:
             out.unknown.append((f"a call of {function.name} with other parameters", call.span))
             return
-        for param, arg in zip(function.params, call.args, strict=False):
-            base = root(arg)
-            symbol = self._symbols.get(base.symbol) if base is not None and base.symbol is not None else None
-            if param.how == "value" or param.const:
-                continue
-            if (
-                param.how == "reference" and symbol is not None and symbol.kind != "shared" and not is_pointer(symbol)
-            ) or (param.how == "pointer" and symbol is not None and symbol.kind == "local" and not is_pointer(symbol)):
-                out.writes.add(symbol.id)
-            else:
-                out.stores.append((symbol.id if symbol is not None else None, call.span))
-        if any(s is None for s, _ in inner.stores):
-            out.stores.append((None, call.span))
+        for i in sorted(function.stored):
+            if i < len(call.args):
+                by_reference = any(params[i].how == "reference" for params in takers)
+                arg = call.args[i]
+                self._record(self.places.of(arg) if by_reference else self.places.at(arg), out, call.span)
 
     def _asm(self, node: ir.Asm, out: Effects) -> None:
-        if _ASYNC_ASM.search(node.code):
+        if intrinsics.is_asynchronous_asm(node.code):
             out.asynchronous.append(node.span)
-        for piece in asm_instructions(node.code):
-            if not _ASM_READS_ONLY.match(piece):
-                if re.match(r"^(?:@!?\S+\s+)?(?:bar|barrier)\b", piece):
+        for piece in intrinsics.asm_instructions(node.code):
+            match intrinsics.asm_kind(piece):
+                case "barrier":
                     out.other_barriers.append((piece, node.span))
-                elif re.match(r"^(?:@!?\S+\s+)?(?:st|stmatrix|red|atom|wmma\.store)\b", piece):
-                    out.stores.append((None, node.span))
-                else:
-                    out.unknown.append((f"inline PTX `{piece.split()[0] if piece.split() else piece}`", node.span))
+                case "stores":
+                    out.stores.append(Store(Place("unknown", None), node.span))
+                case "unknown":
+                    out.unknown.append((f"inline PTX `{piece.split()[0]}`", node.span))
         for _, target in node.outputs:
             self._write(target, out, node.span)
-
-
-def asm_instructions(code: str) -> list[str]:
-    """The instructions of an inline-PTX string literal (or several, concatenated)."""
-    literal = "".join(re.findall(r'"((?:\\.|[^"\\])*)"', code))
-    plain = re.sub(r"\\[nrt]", " ", literal)
-    plain = re.sub(r"//.*?$|/\*.*?\*/", " ", plain)
-    pieces = []
-    for piece in plain.split(";"):
-        cleaned = re.sub(r"^[\s{]*(?:\.reg[^;]*)?", "", piece).strip().rstrip("}").strip()
-        if not _ASM_NOISE.match(cleaned):
-            pieces.append(cleaned)
-    return pieces

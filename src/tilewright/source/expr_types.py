@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.source import ir
-from tilewright.source.c_types import LANES, plain, resolve, size_of, vector_lanes
-
-_LOADS = frozenset({"__ldg", "__ldcg", "__ldca", "__ldcs"})
+from tilewright.source.c_types import LANES, is_integer, plain, resolve, size_of, vector_lanes
+from tilewright.source.intrinsics import LOADS
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,7 @@ class Types:
     def of(self, expr: ir.Expr) -> CType | None:
         match expr:
             case ir.Name(symbol=int(s)):
-                symbol = self._symbols[s]
-                return CType(self.base(symbol.type_text), symbol.pointers, len(symbol.dims))
+                return self._symbol(self._symbols[s])
             case ir.Index(base=b):
                 inner = self.of(b)
                 return inner.pointee() if inner is not None else None
@@ -60,11 +58,23 @@ class Types:
                 left, right = self.of(a), self.of(b)
                 if left is not None and (left.pointers or left.rank):
                     return left
-                return right if right is not None and (right.pointers or right.rank) else left
-            case ir.Call(callee=f, args=(x,)) if f in _LOADS:
+                return right if right is not None and (right.pointers or right.rank) else None
+            case ir.Call(callee=f, args=(x,)) if f in LOADS:
                 inner = self.of(x)
                 return inner.pointee() if inner is not None else None
         return None
+
+    def _symbol(self, symbol: ir.Symbol) -> CType | None:
+        base = self.base(symbol.type_text)
+        if base != "auto":
+            return CType(base, symbol.pointers, len(symbol.dims))
+        kind = self.of(symbol.init) if symbol.init is not None and not symbol.dims else None
+        if kind is None or symbol.reference or not kind.rank:
+            return kind
+        return CType(kind.base, kind.pointers + 1, kind.rank - 1)  # an array decays
+
+    def is_integer(self, kind: CType) -> bool:
+        return not kind.pointers and not kind.rank and is_integer(kind.base, self._aliases)
 
     def base(self, type_text: str) -> str:
         return plain(type_text)
@@ -95,4 +105,4 @@ def _canonical(name: str) -> str:
 
 def loads_from(expr: ir.Expr) -> ir.Expr | None:
     """The address argument of ``__ldg(p)`` and its kin; None for anything else."""
-    return expr.args[0] if isinstance(expr, ir.Call) and expr.callee in _LOADS and len(expr.args) == 1 else None
+    return expr.args[0] if isinstance(expr, ir.Call) and expr.callee in LOADS and len(expr.args) == 1 else None

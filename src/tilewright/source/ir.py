@@ -12,10 +12,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Span:
-    """Byte offsets into the source, end exclusive."""
+    """Byte offsets into the source, end exclusive.
+
+    ``within``: the node comes from inside a macro's body; the span is that of the macro's use, and so says where the
+    node is, not how it is written. Such a node must not be quoted.
+    """
 
     start: int
     end: int
+    within: bool = False
 
 
 @dataclass(frozen=True)
@@ -195,7 +200,12 @@ class Asm(Stmt):
 
 @dataclass(frozen=True)
 class Nothing(Stmt):
-    """No effect at run time: ``;``, ``using``, ``static_assert``, a typedef."""
+    """No effect at all: ``;``, ``static_assert``, a comment."""
+
+
+@dataclass(frozen=True)
+class Alias(Stmt):
+    """``using`` or ``typedef``: a name that what follows may depend on."""
 
 
 @dataclass(frozen=True)

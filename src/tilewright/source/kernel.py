@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tilewright.source import ir
@@ -76,14 +76,16 @@ class Bump:
 
 @dataclass(frozen=True)
 class Fetch:
-    """``float4 tmp = <global>;``: a register that later statements of the load phase store."""
+    """``float4 tmp = <global>;``: a register of type ``type_text`` that later statements of the load phase store."""
 
     stmt: ir.Declare
     symbol: ir.Symbol
     source: ir.Expr
     guard: ir.Expr | None
     fill: ir.Expr | None
+    type_text: str
     width_bytes: int
+    fills_zero: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ class Copy:
         guard, fill: ``guard ? source : fill``; None where every element is copied.
         width_bytes: bytes of one such copy. type_text: the type that is moved.
         inverted: the source is read where the guard is false.
-        converts: the value changes its type (or more) on the way; ``source`` is then the whole value.
+        converts: the value is changed or computed on the way; ``source`` is then the whole value.
+        fills_zero: the fill is all zero bits.
     """
 
     stmt: ir.Stmt
@@ -109,6 +112,7 @@ class Copy:
     width_bytes: int
     inverted: bool = False
     converts: bool = False
+    fills_zero: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,15 +128,28 @@ class LaneStore:
 
 
 @dataclass(frozen=True)
-class Widening:
-    """What allows a loop over elements to become a loop over 16-byte vectors.
+class Moving:
+    """One side of a comparison in a guard, which grows inside a vector.
 
-    ``guard_last`` gives, for every comparison of the guard, how far its left side moves from the first to the last
-    element of a vector: (span of the comparison's left side, elements).
+    Attributes:
+        span: its text.
+        distance: how far it moves from the first to the last element.
+        loose: it needs parentheses before anything is added.
+        may_wrap: it may be unsigned, so that the last element can pass where the first does not: test both.
     """
 
+    span: ir.Span
+    distance: int
+    loose: bool
+    may_wrap: bool
+
+
+@dataclass(frozen=True)
+class Widening:
+    """What allows a loop over elements to become a loop over 16-byte vectors of ``elements`` elements."""
+
     elements: int
-    guard_last: tuple[tuple[ir.Span, int], ...]
+    guard_last: tuple[Moving, ...]
 
 
 @dataclass(frozen=True)
@@ -156,6 +173,11 @@ class CopyLoop:
     body: tuple[LoadItem, ...]
     trips: int | None = None
     widening: Widening | Refusal | None = None
+
+    @property
+    def step_hidden(self) -> bool:
+        """The stride is the one of ``++i``, which has no text."""
+        return self.stride.span.within
 
 
 LoadItem = Pure | Bump | Fetch | Copy | LaneStore | CopyLoop
@@ -219,6 +241,11 @@ class TiledKernel:
         elsewhere: line where a staged array is used outside the K-loop; None where it is not.
         assumptions: facts taken for granted, for the receipt.
         probes: facts that this reading rests on; the compiler confirms each of them.
+        changed: symbols that are written anywhere except by their declaration.
+        aliases: type names of the file.
+        stores_before: memory is written in front of the K-loop.
+        made_for: conditions on the template arguments and ``-D`` names that this reading holds for.
+        unordered: why copies of one thread must land in the order they are written in; None where they need not.
     """
 
     text: bytes
@@ -239,3 +266,8 @@ class TiledKernel:
     lines: dict[str, tuple[int, int]]
     assumptions: tuple[str, ...]
     probes: tuple[Probe, ...]
+    changed: frozenset[int] = frozenset()
+    aliases: dict[str, str] = field(default_factory=dict)
+    unordered: Refusal | None = None
+    stores_before: bool = False
+    made_for: tuple[str, ...] = ()

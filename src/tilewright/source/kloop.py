@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tilewright.source import ir
-from tilewright.source.c_types import is_integer, size_of
-from tilewright.source.effects import Collector, Effects, root
+from tilewright.source import intrinsics, ir, lexical
+from tilewright.source.c_types import int_kind
+from tilewright.source.effects import Collector, Effects
 from tilewright.source.kernel import KLoop, Refusal
-from tilewright.source.loops import counted_header
+from tilewright.source.loops import Header, counted_header
+from tilewright.source.places import root
 from tilewright.source.reader import OpenKernel
+from tilewright.source.uniform import Uniformity
 
-_UNIFORM = re.compile(r"^(?:blockIdx|gridDim|blockDim)$")
+FORM = "Tilewright pipelines loops of load | barrier | compute | barrier"
+_PROVE = "`tilewright prove` says whether its copies overlap"
+_LEAVES = re.compile(rb"\b(?:return|goto|asm|__trap|exit)\b")
 
 
 def is_barrier(stmt: ir.Stmt) -> bool:
-    return isinstance(stmt, ir.Do) and isinstance(stmt.expr, ir.Call) and stmt.expr.callee == "__syncthreads"
+    return isinstance(stmt, ir.Do) and isinstance(stmt.expr, ir.Call) and stmt.expr.callee in intrinsics.BARRIERS
 
 
 def statements(stmt: ir.Stmt) -> tuple[ir.Stmt, ...]:
@@ -28,6 +32,7 @@ class Phases:
     """The K-loop cut at its two barriers."""
 
     stmt: ir.For
+    header: Header
     load: tuple[ir.Stmt, ...]
     compute: tuple[ir.Stmt, ...]
     first_barrier: ir.Stmt
@@ -39,202 +44,175 @@ class KLoopFinder:
 
     def __init__(self, kernel: OpenKernel) -> None:
         self.kernel = kernel
-        self.collector = Collector(kernel.symbols, kernel.functions)
+        self.collector = Collector(
+            kernel.symbols, kernel.functions, kernel.body.body, kernel=True, aliases=kernel.source.aliases
+        )
+        self.uniformity = Uniformity(kernel, self.collector)
 
     def line(self, node: ir.Stmt | ir.Expr) -> int:
         return self.kernel.source.line(node.span.start)
+
+    def _no(self, what: str, node: ir.Stmt | ir.Expr, hint: str = "") -> Refusal:
+        return Refusal("not_understood", what, self.line(node), hint)
 
     def find(self) -> Phases | Refusal:
         """The one loop of the form load | barrier | compute | barrier, or why there is none."""
         whole = self.collector.collect(self.kernel.body.body)
         if whole.asynchronous:
-            return Refusal(
-                "already_pipelined",
-                "the kernel already copies asynchronously",
-                self.kernel.source.line(whole.asynchronous[0].start),
-                "`tilewright prove` says whether its copies overlap",
-            )
+            line = self.kernel.source.line(whole.asynchronous[0].start)
+            return Refusal("already_pipelined", "the kernel already copies asynchronously", line, _PROVE)
         shared = [s for s in self.kernel.symbols.values() if s.kind == "shared"]
         loops = [
             n
             for n in ir.walk(self.kernel.body)
             if isinstance(n, ir.For | ir.While) and any(is_barrier(s) for s in statements(n.body))
         ]
-        filling = [n for n in loops if self._fills_shared(n)]
+        filling = [n for n in loops if self.collector.collect([n.body]).stores_to_shared()]
         if not shared or not loops:
-            return self._none(whole, shared)
+            return self._none(shared)
         if not filling:
-            return Refusal(
-                "no_k_loop",
-                "no loop copies global memory into shared memory between barriers",
-                self.line(loops[0]),
-                "Tilewright pipelines loops of load | barrier | compute | barrier",
-            )
+            what = "no loop copies global memory into shared memory between barriers"
+            return Refusal("no_k_loop", what, self.line(loops[0]), FORM)
         if len(filling) > 1:
-            return Refusal(
-                "not_understood",
-                f"{len(filling)} loops fill shared memory between barriers",
-                self.line(filling[1]),
-                "only one K-loop per kernel is understood yet",
-            )
+            what = f"{len(filling)} loops fill shared memory between barriers"
+            return self._no(what, filling[1], "only one K-loop per kernel is understood yet")
         return self._judge(filling[0])
 
-    def _none(self, whole: Effects, shared: list[ir.Symbol]) -> Refusal:
+    def _none(self, shared: list[ir.Symbol]) -> Refusal:
         start = self.kernel.function.line
         if not shared:
-            return Refusal(
-                "no_k_loop",
-                "the kernel has no shared memory, so nothing is tiled",
-                start,
-                "tile it first: load a tile, __syncthreads(), compute, __syncthreads()",
-            )
-        nested = [
-            c
-            for c in ir.walk(self.kernel.body)
-            if isinstance(c, ir.For | ir.While) and self.collector.collect([c.body]).barriers
-        ]
-        if nested:
-            return Refusal(
-                "not_understood",
-                "the barriers of the loop stand inside other statements",
-                self.line(nested[0]),
-                "put both barriers directly into the loop's body",
-            )
-        return Refusal(
-            "no_k_loop",
-            "no loop holds a barrier",
-            start,
-            "Tilewright pipelines loops of load | barrier | compute | barrier",
-        )
-
-    def _fills_shared(self, loop: ir.For | ir.While) -> bool:
-        """Whether the loop stores to a shared array at all outside of nested barrier loops."""
-        stores = self.collector.collect([loop.body]).stores
-        return any(s is not None and self.kernel.symbols[s].kind == "shared" for s, _ in stores)
+            hint = "tile it first: load a tile, __syncthreads(), compute, __syncthreads()"
+            return Refusal("no_k_loop", "the kernel has no shared memory, so nothing is tiled", start, hint)
+        for node in ir.walk(self.kernel.body):
+            if isinstance(node, ir.For | ir.While) and self.collector.collect([node.body]).barriers:
+                hint = "put both barriers directly into the loop's body"
+                return self._no("the barriers of the loop stand inside other statements", node, hint)
+        return Refusal("no_k_loop", "no loop holds a barrier", start, FORM)
 
     # -- the candidate ------------------------------------------------------------------------------
     def _judge(self, loop: ir.For | ir.While) -> Phases | Refusal:
-        here = self.line(loop)
-        if not isinstance(loop, ir.For) or counted_header(loop) is None:
-            return Refusal(
-                "not_understood", "the K-loop is not of the form `for (T k = first; k < bound; k += step)`", here
-            )
-        placed = self._placement(loop)
+        header = counted_header(loop) if isinstance(loop, ir.For) else None
+        if not isinstance(loop, ir.For) or header is None or loop.span.within:
+            return self._no("the K-loop is not of the form `for (T k = first; k < bound; k += step)`", loop)
+        placed = self._placement(loop, header) or self._countable(loop, header)
         if placed is not None:
             return placed
         body = statements(loop.body)
         cuts = [i for i, s in enumerate(body) if is_barrier(s)]
         effects = self.collector.collect(body)
-        if len(effects.barriers) != len(cuts) or effects.other_barriers:
-            odd = effects.other_barriers[0][1] if effects.other_barriers else effects.barriers[0]
-            what = (
-                effects.other_barriers[0][0] if effects.other_barriers else "__syncthreads() inside another statement"
-            )
-            return Refusal(
-                "not_understood",
-                f"the K-loop waits in a way that is not understood: {what}",
-                self.kernel.source.line(odd.start),
-            )
+        if effects.other_barriers:
+            what, span = effects.other_barriers[0]
+            return self._no(f"the K-loop waits in a way that is not understood: {what}", ir.Stmt(span))
+        if len(effects.barriers) != len(cuts) or any(body[i].span.within for i in cuts):
+            odd = next((s for s in effects.barriers if all(s.start != body[i].span.start for i in cuts)), None)
+            return self._no("__syncthreads() stands inside another statement", ir.Stmt(odd or body[cuts[0]].span))
         if len(cuts) == 1:
-            return self._one_barrier(loop, body, cuts[0])
+            return self._one_barrier(loop, header, body, cuts[0])
         if len(cuts) != 2:
-            return Refusal(
-                "not_understood", f"the K-loop has {len(cuts)} barriers; two are understood", self.line(body[cuts[2]])
-            )
+            return self._no(f"the K-loop has {len(cuts)} barriers; two are understood", body[cuts[2]])
         load, compute, rest = body[: cuts[0]], body[cuts[0] + 1 : cuts[1]], body[cuts[1] + 1 :]
         if cuts[0] == 0:
-            return Refusal("not_understood", "the K-loop begins with a barrier: not understood yet", self.line(body[0]))
+            return self._no("the K-loop begins with a barrier: not understood yet", body[0])
         if rest:
-            return Refusal("not_understood", "statements follow the second barrier of the K-loop", self.line(rest[0]))
-        return self._order(Phases(loop, load, compute, body[cuts[0]], body[cuts[1]]))
+            return self._no("statements follow the second barrier of the K-loop", rest[0])
+        return self._order(Phases(loop, header, load, compute, body[cuts[0]], body[cuts[1]]))
 
     def _order(self, phases: Phases) -> Phases | Refusal:
-        """The load phase must fill shared memory and read none; the compute phase the other way round."""
+        """The load phase must fill shared memory, the compute phase must not."""
         load, compute = self.collector.collect(phases.load), self.collector.collect(phases.compute)
-        filled = {s for s, _ in load.stores if s is not None and self.kernel.symbols[s].kind == "shared"}
-        late = [(s, p) for s, p in compute.stores if s is not None and self.kernel.symbols[s].kind == "shared"]
-        if not filled and late:
-            return Refusal(
-                "already_pipelined",
-                "shared memory is filled after the compute phase: the loads are already ahead",
-                self.kernel.source.line(late[0][1].start),
-                "`tilewright prove` says whether its copies overlap",
-            )
+        late = [s for s in compute.stores if s.place.space == "shared"]
+        if late and not load.stores_to_shared():
+            what = "shared memory is filled after the compute phase: the loads are already ahead"
+            return Refusal("already_pipelined", what, self.kernel.source.line(late[0].span.start), _PROVE)
         if late:
-            return Refusal(
-                "loop_carried_shared",
-                "the compute phase writes shared memory",
-                self.kernel.source.line(late[0][1].start),
-            )
+            line = self.kernel.source.line(late[0].span.start)
+            return Refusal("loop_carried_shared", "the compute phase writes shared memory", line)
         return phases
 
-    def _placement(self, loop: ir.For) -> Refusal | None:
+    def _placement(self, loop: ir.For, header: Header) -> Refusal | None:
         """The K-loop must stand in the kernel's own body, reached by all threads or by none."""
-        found = next((s for s in self.kernel.body.body if s.span == loop.span), None)
-        if found is None:
-            return Refusal(
-                "not_understood", "the K-loop stands inside another loop or branch: not understood yet", self.line(loop)
-            )
-        before = [s for s in self.kernel.body.body if s.span.start < loop.span.start]
-        for stmt in before:
-            for node in ir.walk(stmt):
-                if (
-                    isinstance(node, ir.If)
-                    and self.collector.collect([node]).jumps
-                    and not self.uniform(node.condition)
-                ):
-                    return Refusal(
-                        "divergent_barrier",
-                        "some threads of a block return before the K-loop's barriers",
-                        self.line(node),
-                        "let every thread reach the loop; guard its work instead",
-                    )
-        header = self.collector.collect([x for x in (loop.condition, loop.update) if x is not None])
-        bad = [
-            self.kernel.symbols[s].name
-            for s in sorted(header.reads)
-            if s != counted_header(loop)[0].id  # type: ignore[index]
-            and not self.uniform_symbol(s)
-        ]
-        if bad:
-            return Refusal(
-                "divergent_barrier",
-                f"the trip count depends on `{bad[0]}`, which differs between threads",
-                self.line(loop),
-            )
+        if not any(s.span == loop.span for s in self.kernel.body.body):
+            return self._no("the K-loop stands inside another loop or branch: not understood yet", loop)
+        for stmt in (s for s in self.kernel.body.body if s.span.start < loop.span.start):
+            refused = self._before(stmt)
+            if refused is not None:
+                return refused
+        for expr in (header.first, header.bound, header.step):
+            for node in ir.walk(expr):
+                if isinstance(node, ir.Name | ir.Member) and not self.uniformity.uniform(node):
+                    name = self.kernel.source.text[node.span.start : node.span.end].decode()
+                    what = f"the trip count depends on `{name}`, which may differ between threads"
+                    return Refusal("divergent_barrier", what, self.line(loop))
         return None
 
-    def _one_barrier(self, loop: ir.For, body: tuple[ir.Stmt, ...], cut: int) -> Refusal:
-        """One barrier an iteration: a ring by hand, or a race."""
-        header = counted_header(loop)
-        assert header is not None
-        inside = self.collector.collect(body)
-        changing = inside.writes | {header[0].id}
-        here = self.line(body[cut])
-        staged = [
-            n
-            for n in ir.walk(ir.Block(loop.span, body))
-            if isinstance(n, ir.Assign | ir.Index)
-            and (r := root(n.left if isinstance(n, ir.Assign) else n)) is not None
-            and r.symbol is not None
-            and self.kernel.symbols[r.symbol].kind == "shared"
-        ]
-        for node in staged:
-            indices = node.left if isinstance(node, ir.Assign) else node
-            if any(
-                isinstance(n, ir.Name)
-                and n.symbol in changing
-                and self.kernel.symbols[n.symbol].depth <= header[0].depth
-                for n in ir.walk(indices)
-            ):
+    def _before(self, stmt: ir.Stmt) -> Refusal | None:
+        """What stands in front of the K-loop must be readable, and let all threads of a block pass or none."""
+        for node in ir.walk(stmt):
+            if isinstance(node, ir.OpaqueStmt):
+                return self._no(f"in front of the K-loop stands {_article(node.what)}, which is not understood", node)
+            if isinstance(node, ir.Opaque) and node.what != "lambda expression" and self._may_leave(node):
+                return self._no(f"in front of the K-loop stands {_article(node.what)}, which may return", node)
+            if isinstance(node, ir.Asm) and any("inline PTX" in w for w, _ in self.collector.collect([node]).unknown):
+                return self._no("in front of the K-loop stands inline PTX that is not understood", node)
+        if not self.collector.collect([stmt]).jumps:
+            return None
+        for node in ir.walk(stmt):
+            divergent = (isinstance(node, ir.If) and not self.uniformity.uniform(node.condition)) or (
+                isinstance(node, ir.For | ir.While)
+                and (node.condition is None or not self.uniformity.uniform(node.condition))
+            )
+            if divergent and any(k in ("return", "goto") for k, _ in self.collector.collect([node]).jumps):
                 return Refusal(
-                    "already_pipelined",
-                    "one barrier an iteration and a buffer that changes with it: a ring by hand",
-                    here,
-                    "`tilewright prove` says whether its copies overlap",
+                    "divergent_barrier",
+                    "some threads of a block may return before the K-loop's barriers",
+                    self.line(node),
+                    "let every thread reach the loop; guard its work instead",
                 )
-        load = self.collector.collect(body[:cut])
-        if any(s is not None and self.kernel.symbols[s].kind == "shared" for s, _ in load.stores):
+        return None
+
+    def _may_leave(self, node: ir.Opaque) -> bool:
+        return _LEAVES.search(self.kernel.source.text[node.span.start : node.span.end]) is not None
+
+    def _countable(self, loop: ir.For, header: Header) -> Refusal | None:
+        """The variable and what the header reads must be left alone by the body."""
+        kind = int_kind(header.var.type_text, self.kernel.constants.aliases)
+        if kind is None or kind.bits < 32:
+            what = f"the K-loop counts in `{header.var.type_text}`; an integer of 32 bits or more is understood"
+            return self._no(what, loop)
+        inside = self.collector.collect(statements(loop.body))
+        if header.var.id in inside.writes:
+            return self._no(f"`{header.var.name}` is changed inside the K-loop", loop)
+        parts = (header.first, header.bound, header.step)
+        names = {n.symbol for e in parts for n in ir.walk(e) if isinstance(n, ir.Name) and n.symbol is not None}
+        changed = sorted(self.kernel.symbols[s].name for s in names & (inside.writes | {header.var.id}))
+        if changed:
+            return self._no(f"the K-loop changes its own start, bound or step: `{changed[0]}`", loop)
+        odd = ir.Call | ir.Index | ir.Opaque | ir.Assign | ir.Unary
+        for e in parts:
+            if any(isinstance(n, odd) and not _plain_unary(n) for n in ir.walk(e)):
+                return self._no("the start, bound or step of the K-loop is no plain arithmetic", loop)
+        step = self.kernel.constants.evaluate(header.step)
+        if step is not None and step <= 0:
+            return self._no("the K-loop does not count upwards", loop)
+        return None
+
+    def _one_barrier(self, loop: ir.For, header: Header, body: tuple[ir.Stmt, ...], cut: int) -> Refusal:
+        """One barrier an iteration: a ring by hand, or a race."""
+        changing = self.progress(body, header)
+        here = self.line(body[cut])
+        stored: set[int] = set()
+        for node in ir.walk(ir.Block(loop.span, body)):
+            if isinstance(node, ir.Assign) and (name := root(node.left)) is not None:
+                symbol = self.kernel.symbols.get(name.symbol) if name.symbol is not None else None
+                if symbol is None or symbol.kind != "shared":
+                    continue
+                stored.add(symbol.id)
+                if any(isinstance(n, ir.Name) and n.symbol in changing for n in ir.walk(node.left)):
+                    what = "one barrier an iteration and a buffer that changes with it: a ring by hand"
+                    return Refusal("already_pipelined", what, here, _PROVE)
+        load, compute = self.collector.collect(body[:cut]), self.collector.collect(body[cut + 1 :])
+        warp_wise = "__syncwarp" in load.calls | compute.calls
+        if load.stores_to_shared() & compute.reads and not compute.stores_to_shared() and not warp_wise:
             return Refusal(
                 "baseline_race",
                 "one barrier an iteration: a warp may refill the tile while another still reads it",
@@ -243,93 +221,28 @@ class KLoopFinder:
             )
         return Refusal("not_understood", "the K-loop has one barrier; two are understood", here)
 
-    # -- uniformity -----------------------------------------------------------------------------------
-    def uniform(self, expr: ir.Expr) -> bool:
-        """Whether every thread of a block computes the same value."""
-        for node in ir.walk(expr):
-            if isinstance(node, ir.Name):
-                if node.symbol is not None and not self.uniform_symbol(node.symbol):
-                    return False
-                if node.symbol is None and node.id in ("threadIdx", "warpSize", "laneid"):
-                    return False
-            elif isinstance(node, ir.Call | ir.Opaque | ir.Index | ir.Assign):
-                if isinstance(node, ir.Call) and node.callee in ("min", "max", "ceil_div"):
-                    continue
-                return False
-        return True
-
-    def uniform_symbol(self, symbol_id: int, depth: int = 0) -> bool:
-        symbol = self.kernel.symbols[symbol_id]
-        if depth > 16 or symbol_id in self._reassigned():
-            return False
-        if symbol.kind == "param":
-            return True
-        if symbol.init is None or symbol.dims:
-            return False
-        return self.uniform(symbol.init)
-
-    def _reassigned(self) -> frozenset[int]:
-        """Symbols written anywhere except by their own declaration."""
-        cached = getattr(self, "_reassigned_cache", None)
-        if cached is None:
-            plain: list[ir.Stmt | ir.Expr] = []
-            for node in ir.walk(self.kernel.body):
-                if isinstance(node, ir.Do | ir.Asm):
-                    plain.append(node)
-                elif isinstance(node, ir.For) and node.update is not None:
-                    plain.append(node.update)
-                elif isinstance(node, ir.Declare):
-                    for s in node.symbols:
-                        if s.init is not None:
-                            plain.append(s.init)
-                        if s.reference and s.init is not None and (r := root(s.init)) is not None:
-                            plain.append(ir.Assign(s.span, "=", r, r))
-                elif isinstance(node, ir.If | ir.While):
-                    plain.append(node.condition)
-            effects = self.collector.collect(plain)
-            cached = frozenset(
-                effects.writes | {s for s, _ in effects.stores if s is not None and self.kernel.symbols[s].reference}
-            )
-            self._reassigned_cache = cached
-        return cached
-
-    def reassigned(self) -> frozenset[int]:
-        return self._reassigned()
+    def progress(self, body: tuple[ir.Stmt, ...], header: Header) -> set[int]:
+        """Names whose value may differ from one iteration to the next."""
+        found = self.collector.collect(body).writes | {header.var.id}
+        declared = [s for b in body for n in ir.walk(b) if isinstance(n, ir.Declare) for s in n.symbols]
+        size = -1
+        while len(found) != size:
+            size = len(found)
+            for s in declared:
+                if s.init is not None and any(isinstance(n, ir.Name) and n.symbol in found for n in ir.walk(s.init)):
+                    found.add(s.id)
+        return found
 
     # -- the loop as data -----------------------------------------------------------------------------
-    def describe(self, phases: Phases) -> KLoop | Refusal:
-        loop = phases.stmt
-        header = counted_header(loop)
-        assert header is not None
-        var, first, bound, step = header
-        constants = self.kernel.constants
-        kind = var.type_text
-        if not is_integer(kind, constants.aliases) or (size_of(kind, constants.aliases) or 0) < 4:
-            return Refusal(
-                "not_understood",
-                f"the K-loop counts in `{kind}`; an integer of 32 bits or more is understood",
-                self.line(loop),
-            )
-        inside = self.collector.collect(statements(loop.body))
-        if var.id in inside.writes:
-            return Refusal("not_understood", f"`{var.name}` is changed inside the K-loop", self.line(loop))
-        names = {n.symbol for e in (bound, step) for n in ir.walk(e) if isinstance(n, ir.Name) and n.symbol is not None}
-        changed = sorted(self.kernel.symbols[s].name for s in names & inside.writes)
-        if changed:
-            return Refusal(
-                "not_understood", f"the K-loop changes its own bound or step: `{changed[0]}`", self.line(loop)
-            )
-        if any(
-            isinstance(n, ir.Call | ir.Index | ir.Opaque | ir.Assign) for e in (bound, step, first) for n in ir.walk(e)
-        ):
-            return Refusal("not_understood", "the bound or step of the K-loop is no plain arithmetic", self.line(loop))
+    def describe(self, phases: Phases) -> KLoop:
+        loop, header = phases.stmt, phases.header
         return KLoop(
             loop,
-            var,
-            first,
-            bound,
-            step,
-            constants.evaluate(step),
+            header.var,
+            header.first,
+            header.bound,
+            header.step,
+            self.kernel.constants.evaluate(header.step),
             self._insert_at(loop),
             loop.body.span,
             phases.first_barrier.span,
@@ -339,11 +252,33 @@ class KLoopFinder:
         )
 
     def _insert_at(self, loop: ir.For) -> int:
-        """In front of the pragmas and on the line of the loop."""
-        text = self.kernel.source.text
+        """In front of the loop's pragmas, at the start of their line; at the loop where code shares its line."""
+        text = lexical.without_comments(self.kernel.source.text)
         start = text.rfind(b"\n", 0, loop.span.start) + 1
-        for offset, _ in sorted(self.kernel.source.pragmas, reverse=True):
-            line_start = text.rfind(b"\n", 0, offset) + 1
-            if offset < start and not text[text.find(b"\n", offset) : start].strip():
-                start = line_start
+        if not _only_pragma(text[start : loop.span.start]):
+            return loop.span.start
+        at = start
+        while at > 0:
+            above = text.rfind(b"\n", 0, at - 1) + 1
+            line = text[above:at].strip()
+            if line and not _only_pragma(line):
+                break
+            at = above
+            if line:
+                start = at
         return start
+
+    def effects(self, stmts: tuple[ir.Stmt, ...]) -> Effects:
+        return self.collector.collect(stmts)
+
+
+def _only_pragma(text: bytes) -> bool:
+    return not lexical.without_pragmas(text).strip()
+
+
+def _plain_unary(node: ir.Expr | ir.Stmt) -> bool:
+    return isinstance(node, ir.Unary) and node.op in ("+", "-", "~", "!")
+
+
+def _article(what: str) -> str:
+    return what if what.startswith(("a ", "an ", "the ")) else f"a {what}"

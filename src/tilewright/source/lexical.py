@@ -8,21 +8,26 @@ from dataclasses import dataclass
 _COMMENT_OR_STRING = re.compile(
     rb'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
 )
-_PRAGMA = re.compile(rb"^[ \t]*#[ \t]*pragma\b(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
+_PRAGMA = re.compile(rb"^[ \t]*#[ \t]*pragma\b(?:[^\n\\]|\\\r?\n|\\.)*", re.MULTILINE)
 _ALIGN = re.compile(rb"\b(?:__align__|alignas)\s*\(((?:[^()]|\([^()]*\))*)\)")
 _INLINE_PRAGMA = re.compile(rb'\b_Pragma\s*\(\s*"(?:\\.|[^"\\])*"\s*\)')
 _FORCE_INLINE = re.compile(rb"\b(?:__forceinline__|__noinline__|__grid_constant__)\b")
+_UNDEF = re.compile(r"^[ \t]*#[ \t]*undef[ \t]+(\w+)", re.MULTILINE)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^)]*)\))?[ \t]*((?:[^\n\\]|\\\r?\n|\\.)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Macro:
-    """A ``#define``; ``params`` is None for an object-like one."""
+    """A ``#define``; ``params`` is None for an object-like one.
+
+    ``settled``: it is the name's only definition in the file, so what it expands to does not depend on the place.
+    """
 
     name: str
     params: tuple[str, ...] | None
     body: str
     start: int
+    settled: bool = True
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,11 @@ def without_comments(text: bytes) -> bytes:
     return _COMMENT_OR_STRING.sub(lambda m: _blank(m) if m[0].startswith(b"/") else m[0], text)
 
 
+def without_pragmas(text: bytes) -> bytes:
+    """``#pragma`` lines and ``_Pragma(…)`` blanked."""
+    return _INLINE_PRAGMA.sub(_blank, _PRAGMA.sub(_blank, text))
+
+
 def mask(text: bytes) -> Masked:
     """Blank pragmas and alignment attributes, which the CUDA grammar misreads in the middle of statements."""
     bare = _COMMENT_OR_STRING.sub(_blank, text)
@@ -68,13 +78,17 @@ def mask(text: bytes) -> Masked:
 
 
 def macros(text: bytes) -> dict[str, Macro]:
-    """Every ``#define`` of the file; of several with one name the last wins, as it does at the kernel."""
+    """Every ``#define`` of the file. Of several with one name the last is given, as not settled."""
     bare = without_comments(text).decode(errors="replace")
     found: dict[str, Macro] = {}
+    undefined = set(_UNDEF.findall(bare))
     for m in _DEFINE.finditer(bare):
+        name = m[1]
         params = tuple(p.strip() for p in m[3].split(",") if p.strip()) if m[2] is not None else None
         body = re.sub(r"\\\r?\n", " ", m[4]).strip()
-        found[m[1]] = Macro(m[1], params, body, m.start())
+        before = found.get(name)
+        same = before is None or (before.settled and (before.params, before.body) == (params, body))
+        found[name] = Macro(name, params, body, m.start(), same and name not in undefined)
     return found
 
 

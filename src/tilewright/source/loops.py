@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tilewright.source import ir
 
 
+@dataclass(frozen=True)
+class Header:
+    """``for (T var = first; var < bound; var += step)``."""
+
+    var: ir.Symbol
+    first: ir.Expr
+    bound: ir.Expr
+    step: ir.Expr
+
+
 def _increment(update: ir.Expr | None, symbol: int) -> ir.Expr | None:
-    one = ir.Number(update.span, "1", 1) if update is not None else None
     match update:
-        case ir.Unary(op="++" | "p++", operand=ir.Name(symbol=s)) if s == symbol:
-            return one
+        case ir.Unary(op="++" | "p++", operand=ir.Name(symbol=s), span=at) if s == symbol:
+            # The one has no text of its own.
+            return ir.Number(ir.Span(at.start, at.end, within=True), "1", 1)
         case ir.Assign(op="+=", left=ir.Name(symbol=s), right=step) if s == symbol:
             return step
         case ir.Assign(op="=", left=ir.Name(symbol=s), right=ir.Binary(op="+", left=ir.Name(symbol=t), right=step)):
@@ -17,8 +29,8 @@ def _increment(update: ir.Expr | None, symbol: int) -> ir.Expr | None:
     return None
 
 
-def counted_header(stmt: ir.For) -> tuple[ir.Symbol, ir.Expr, ir.Expr, ir.Expr] | None:
-    """(variable, first, bound, step) of ``for (T v = first; v < bound; v += step)``, or None for another form."""
+def counted_header(stmt: ir.For) -> Header | None:
+    """The header of a loop that counts a variable of its own upwards, or None for another form."""
     if not isinstance(stmt.init, ir.Declare) or len(stmt.init.symbols) != 1:
         return None
     var = stmt.init.symbols[0]
@@ -32,4 +44,4 @@ def counted_header(stmt: ir.For) -> tuple[ir.Symbol, ir.Expr, ir.Expr, ir.Expr] 
         case _:
             return None
     step = _increment(stmt.update, var.id)
-    return None if step is None else (var, var.init, bound, step)
+    return None if step is None else Header(var, var.init, bound, step)

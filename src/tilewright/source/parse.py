@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["KernelConverter", "ParsedKernel", "make_parser", "number", "span", "text"]
 
-_IGNORED = {"using_declaration", "alias_declaration", "type_definition", "static_assert_declaration", "comment", ";"}
+_IGNORED = {"static_assert_declaration", "comment", ";"}
+_ALIASES = {"using_declaration", "alias_declaration", "type_definition", "namespace_alias_definition"}
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class ParsedKernel:
     params: tuple[ir.Symbol, ...]
     body: ir.Block
     symbols: dict[int, ir.Symbol]
-    errors: tuple[ir.Span, ...]
+    errors: tuple[tuple[str, ir.Span], ...]
+    macros_used: frozenset[str]
 
 
 class KernelConverter(ExpressionConverter):
@@ -36,17 +38,31 @@ class KernelConverter(ExpressionConverter):
             declarator = declarator.child_by_field_name("declarator")
         params: list[ir.Symbol] = []
         if declarator is not None and (plist := declarator.child_by_field_name("parameters")) is not None:
+            self._syntax_errors(plist)
             for p in plist.named_children:
                 if p.type in ("parameter_declaration", "optional_parameter_declaration"):
                     params.extend(self._symbols(p, "param"))
         body = function.child_by_field_name("body")
+        if body is not None:
+            self._syntax_errors(body)
         block = self._stmt(body) if body is not None else ir.Block(span(function), ())
         if not isinstance(block, ir.Block):
             block = ir.Block(block.span, (block,))
-        return ParsedKernel(tuple(params), block, self.symbols, tuple(self.errors))
+        return ParsedKernel(tuple(params), block, self.symbols, tuple(self.errors), frozenset(self._macros.used))
+
+    def _syntax_errors(self, node: Node) -> None:
+        """Every spot that the grammar could not read, wherever it is."""
+        stack = [node] if node.has_error else []
+        while stack:
+            top = stack.pop()
+            if top.is_error or top.is_missing:
+                self._fault(top, "a syntax error")
+            else:
+                stack.extend(c for c in top.children if c.has_error or c.is_missing)
 
     def statement(self, node: Node) -> ir.Stmt:
-        """One statement outside a function, such as a constant's declaration."""
+        """A declaration outside functions; what it declares stays a free name, as it is for the kernels."""
+        self._binding = False
         return self._stmt(node)
 
     def expression(self, node: Node) -> ir.Expr:
@@ -80,7 +96,7 @@ class KernelConverter(ExpressionConverter):
                 size = inner.child_by_field_name("size")
                 dims.append(self._expr(size) if size is not None else ir.Opaque(self._span(inner), "unsized", ()))
             elif inner.type not in ("parenthesized_declarator", "init_declarator"):
-                self.errors.append(self._span(inner))
+                self._fault(inner, f"a {inner.type.replace('_', ' ')}")
             nxt = inner.child_by_field_name("declarator")
             inner = (
                 nxt
@@ -88,6 +104,11 @@ class KernelConverter(ExpressionConverter):
                 else next((c for c in inner.named_children if "declarator" in c.type or c.type == "identifier"), None)
             )
         name = text(inner) if inner is not None else "?"
+        if name in self._macros:
+            self._fault(node, f"`{name}`, which is both a variable and a macro")
+        if kind == "param" and dims:  # an array parameter is a pointer
+            pointers += not reference
+            dims = dims if reference else dims[:-1]
         symbol = ir.Symbol(
             len(self.symbols),
             name,
@@ -102,22 +123,26 @@ class KernelConverter(ExpressionConverter):
             extern,
         )
         self.symbols[symbol.id] = symbol
-        self._scopes[-1].names[name] = symbol.id
+        if self._binding:
+            self._scopes[-1].names[name] = symbol.id
         return symbol
 
     # -- statements -----------------------------------------------------------------------------
     def _stmt(self, node: Node) -> ir.Stmt:
         if node.is_error or node.is_missing or node.type == "ERROR":
-            self.errors.append(self._span(node))
+            self._fault(node, "a syntax error")
             return ir.OpaqueStmt(self._span(node), "a syntax error")
         handler = getattr(self, f"_stmt_{node.type}", None)
         if handler is not None:
             result = handler(node)
             assert isinstance(result, ir.Stmt)
             return result
+        if node.type in _ALIASES:
+            return ir.Alias(self._span(node))
         if node.type in _IGNORED:
             return ir.Nothing(self._span(node))
-        return ir.OpaqueStmt(self._span(node), node.type.replace("_", " "))
+        what = "preprocessor lines" if node.type.startswith("preproc") else f"a {node.type.replace('_', ' ')}"
+        return ir.OpaqueStmt(self._span(node), what)
 
     def _scoped(self, node: Node) -> ir.Stmt:
         self._scopes.append(Scope())
@@ -135,7 +160,6 @@ class KernelConverter(ExpressionConverter):
         return ir.Block(self._span(node), tuple(b for b in body if not isinstance(b, ir.Nothing)))
 
     def _stmt_declaration(self, node: Node) -> ir.Stmt:
-        self._note_errors(node)
         return ir.Declare(self._span(node), tuple(self._symbols(node, "local")))
 
     def _stmt_expression_statement(self, node: Node) -> ir.Stmt:
@@ -144,7 +168,6 @@ class KernelConverter(ExpressionConverter):
             return ir.Nothing(self._span(node))
         if inner.type == "gnu_asm_expression":
             return self._asm(inner, node)
-        self._note_errors(node)
         expansion = self._macro_statements(inner)
         if expansion is not None:
             return ir.Block(self._span(node), expansion)
@@ -220,15 +243,9 @@ class KernelConverter(ExpressionConverter):
                     out.append((text(constraint).strip('"'), self._expr(value)))
             return tuple(out)
 
-        if node.has_error:
-            self.errors.append(self._span(stmt))
         return ir.Asm(
             self._span(stmt),
             text(code) if code is not None else "",
             operands("output_operands"),
             operands("input_operands"),
         )
-
-    def _note_errors(self, node: Node) -> None:
-        if node.has_error:
-            self.errors.append(self._span(node))

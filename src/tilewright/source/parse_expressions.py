@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tilewright.source import ir
-from tilewright.source.lexical import Macro, expand
+from tilewright.source.lexical import Macro
+from tilewright.source.macros import Macros
 from tilewright.source.nodes import number, span, text
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ _TYPE_NODES = {
     "dependent_type",
 }
 _CAST_CALLS = {"static_cast", "reinterpret_cast", "const_cast"}
-_MAX_MACRO_DEPTH = 8
 
 
 @dataclass
@@ -37,12 +37,13 @@ class ExpressionConverter:
 
     def __init__(self, parser: Parser, macros: dict[str, Macro]) -> None:
         self._parser = parser
-        self._macros = macros
+        self._macros = Macros(parser, macros)
         self._scopes: list[Scope] = [Scope()]
         self._macro_depth = 0
+        self._binding = True
         self._inside: ir.Span | None = None  # the macro call whose expansion is being read
         self.symbols: dict[int, ir.Symbol] = {}
-        self.errors: list[ir.Span] = []
+        self.errors: list[tuple[str, ir.Span]] = []
 
     # -- places and names ---------------------------------------------------------------------
     def _span(self, node: Node) -> ir.Span:
@@ -57,40 +58,24 @@ class ExpressionConverter:
     def _stmt(self, node: Node) -> ir.Stmt:
         raise NotImplementedError
 
+    def _fault(self, node: Node, what: str) -> None:
+        self.errors.append((what, self._span(node)))
+
     # -- macros -----------------------------------------------------------------------------------
-    def _macro_of(self, node: Node) -> tuple[Macro, tuple[str, ...]] | None:
-        if node.type == "call_expression":
-            callee, args = node.child_by_field_name("function"), node.child_by_field_name("arguments")
-            if callee is None or args is None or callee.type != "identifier":
-                return None
-            macro = self._macros.get(text(callee))
-            if macro is not None and macro.params is not None:
-                return macro, tuple(text(a) for a in args.named_children if a.type != "comment")
-        elif node.type == "identifier":
-            macro = self._macros.get(text(node))
-            if macro is not None and macro.params is None and self._lookup(macro.name) is None:
-                return macro, ()
-        return None
-
     def _expanded(self, node: Node) -> Node | None:
-        """The body of a function around the expansion of a macro use, or None where ``node`` is no macro use."""
-        found = self._macro_of(node)
-        if found is None:
+        """The block around the expansion of a macro use, or None where ``node`` is no (readable) macro use."""
+        if node.type == "identifier" and self._lookup(text(node)) is not None:
+            return None  # a variable; one that is a macro too was reported where it is declared
+        body = self._macros.expanded(node, self._macro_depth)
+        if isinstance(body, str):
+            self._fault(node, body)
             return None
-        body = expand(*found)
-        if body is None or self._macro_depth >= _MAX_MACRO_DEPTH:
-            self.errors.append(self._span(node))
-            return None
-        tree = self._parser.parse(f"void f() {{ {body}\n; }}".encode())
-        function = next((c for c in tree.root_node.named_children if c.type == "function_definition"), None)
-        if function is None or tree.root_node.has_error:
-            self.errors.append(self._span(node))
-            return None
-        return function.child_by_field_name("body")
+        return body
 
-    def _within(self, node: Node, body: Node) -> list[ir.Stmt]:
-        outer = self._inside
-        self._inside = self._span(node)
+    def _inner(self, node: Node, body: Node) -> list[ir.Stmt]:
+        """The statements of an expansion; their spans are those of the use, marked as not to be quoted."""
+        outer, here = self._inside, self._span(node)
+        self._inside = ir.Span(here.start, here.end, within=True)
         self._macro_depth += 1
         try:
             out = [self._stmt(c) for c in body.children if c.type not in ("{", "}", "comment")]
@@ -103,21 +88,24 @@ class ExpressionConverter:
         if node.type != "call_expression":
             return None
         body = self._expanded(node)
-        return None if body is None else tuple(self._within(node, body))
+        return None if body is None else tuple(self._inner(node, body))
 
     def _macro_expr(self, node: Node) -> ir.Expr | None:
         body = self._expanded(node)
         if body is None:
             return None
-        statements = self._within(node, body)
+        if not self._macros.fits(node, body, self._macro_depth):
+            self._fault(node, f"the macro {text(node)}, whose expansion needs parentheses to be one operand")
+        statements = self._inner(node, body)
         if len(statements) == 1 and isinstance(statements[0], ir.Do):
-            return statements[0].expr
+            # As a whole it can be quoted: its text is the use.
+            return replace(statements[0].expr, span=self._span(node))
         return ir.Opaque(self._span(node), f"the macro {text(node)}", ())
 
     # -- expressions --------------------------------------------------------------------------------
     def _expr(self, node: Node) -> ir.Expr:
         if node.is_error or node.is_missing:
-            self.errors.append(self._span(node))
+            self._fault(node, "a syntax error")
             return ir.Opaque(self._span(node), "a syntax error", ())
         handler = getattr(self, f"_expr_{node.type}", None)
         if handler is not None:
@@ -130,7 +118,7 @@ class ExpressionConverter:
     def _part(self, node: Node, name: str) -> ir.Expr:
         child = node.child_by_field_name(name)
         if child is None:
-            self.errors.append(self._span(node))
+            self._fault(node, "a syntax error")
             return ir.Opaque(self._span(node), "a missing part", ())
         return self._expr(child)
 
@@ -152,7 +140,7 @@ class ExpressionConverter:
         return ir.Number(self._span(node), text(node), number(text(node)))
 
     def _expr_true(self, node: Node) -> ir.Expr:
-        return ir.Number(self._span(node), text(node), int(node.type == "true"))
+        return ir.Number(self._span(node), text(node), node.type == "true")
 
     _expr_false = _expr_true
 
@@ -209,8 +197,15 @@ class ExpressionConverter:
         return ir.Member(self._span(node), self._part(node, "argument"), text(name) if name else "?", arrow)
 
     def _expr_cast_expression(self, node: Node) -> ir.Expr:
-        kind = node.child_by_field_name("type")
-        return ir.Cast(self._span(node), text(kind) if kind is not None else "?", self._part(node, "value"))
+        kind, value = node.child_by_field_name("type"), self._part(node, "value")
+        written = text(kind) if kind is not None else "?"
+        inner = node.child_by_field_name("value")
+        if isinstance(value, ir.Assign) and inner is not None and inner.type == "assignment_expression":
+            # The grammar reads `(T &)a = b` as a cast of the assignment; in C++ the cast binds tighter.
+            at = self._span(node)
+            left = ir.Cast(ir.Span(at.start, value.left.span.end, at.within), written, value.left)
+            return ir.Assign(at, value.op, left, value.right)
+        return ir.Cast(self._span(node), written, value)
 
     def _expr_call_expression(self, node: Node) -> ir.Expr:
         callee, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.errors import TilewrightError
-from tilewright.source import ir, lexical
+from tilewright.source import file_names, ir, lexical
 from tilewright.source.constants import Constants
-from tilewright.source.effects import Collector, DeviceFunction, Effects, Parameter
-from tilewright.source.parse import KernelConverter, make_parser, text
+from tilewright.source.device_functions import device_functions
+from tilewright.source.effects import DeviceFunction
+from tilewright.source.parse import KernelConverter, ParsedKernel, make_parser, text
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -83,9 +84,17 @@ class KernelSource:
                     f"Name one: --kernel {names[0]}.",
                 )
             return self.kernels[0]
-        for kernel in self.kernels:
-            if kernel.name == name:
-                return kernel
+        found = [k for k in self.kernels if k.name == name]
+        if len(found) > 1:
+            lines = ", ".join(str(k.line) for k in found)
+            raise TilewrightError(
+                "source/kernel_twice",
+                f"The file defines {name} {len(found)} times, at lines {lines}.",
+                {"file": self.file},
+                "Keep one: which of them the preprocessor takes is not known here.",
+            )
+        if found:
+            return found[0]
         raise TilewrightError(
             "source/unknown_kernel",
             f"The file holds no kernel {name!r}; it holds {', '.join(names)}.",
@@ -121,7 +130,13 @@ def read_source(raw: bytes, file: str) -> KernelSource:
             kernels.append(_kernel(node, raw))
     unique = {k.span.start: k for k in kernels}
     return KernelSource(
-        file, raw, tuple(unique.values()), lexical.macros(raw), _aliases(root), masked.alignments, masked.pragmas
+        file,
+        raw,
+        tuple(unique.values()),
+        lexical.macros(raw),
+        file_names.aliases(root),
+        masked.alignments,
+        masked.pragmas,
     )
 
 
@@ -136,7 +151,8 @@ class OpenKernel:
     symbols: dict[int, ir.Symbol]
     constants: Constants
     functions: dict[str, DeviceFunction]
-    errors: tuple[ir.Span, ...]
+    errors: tuple[tuple[str, ir.Span], ...]
+    given: dict[str, int]
 
 
 def open_kernel(source: KernelSource, function: KernelFunction, values: Mapping[str, int]) -> OpenKernel:
@@ -147,9 +163,20 @@ def open_kernel(source: KernelSource, function: KernelFunction, values: Mapping[
     nodes = {n.start_byte: n for n in _functions(root)}
     converter = KernelConverter(parser, macros)
     parsed = converter.convert(nodes[function.span.start])
-    constants = Constants(values, _file_constants(root, parser, macros), parsed.symbols, source.aliases)
-    functions = _device_functions(list(nodes.values()), parser, macros)
-    return OpenKernel(source, function, parsed.params, parsed.body, parsed.symbols, constants, functions, parsed.errors)
+    constants = Constants(values, file_names.constants(root, parser, macros), parsed.symbols, source.aliases)
+    constants.used |= parsed.macros_used
+    functions = device_functions(_definitions(list(nodes.values()), parser, macros), source.aliases)
+    return OpenKernel(
+        source,
+        function,
+        parsed.params,
+        parsed.body,
+        parsed.symbols,
+        constants,
+        functions,
+        parsed.errors,
+        dict(values),
+    )
 
 
 # -- walking the file's tree ---------------------------------------------------------------------------
@@ -240,90 +267,10 @@ def _template_parameter(node: Node) -> TemplateParameter:
     )
 
 
-def _aliases(root: Node) -> dict[str, str]:
-    out: dict[str, str] = {}
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.type == "alias_declaration":
-            name, kind = node.child_by_field_name("name"), node.child_by_field_name("type")
-            if name is not None and kind is not None:
-                out[text(name)] = text(kind)
-        elif node.type == "type_definition":
-            kind = node.child_by_field_name("type")
-            for declarator in node.children_by_field_name("declarator"):
-                if kind is not None and declarator.type == "type_identifier":
-                    out[text(declarator)] = text(kind)
-        stack.extend(node.children)
+def _definitions(nodes: list[Node], parser: Parser, macros: dict[str, lexical.Macro]) -> dict[str, list[ParsedKernel]]:
+    """Every definition of the functions that device code may call, by name."""
+    out: dict[str, list[ParsedKernel]] = {}
+    for node in nodes:
+        if _is(node, "__device__") or _is(node, "constexpr"):
+            out.setdefault(_name(node), []).append(KernelConverter(parser, macros).convert(node))
     return out
-
-
-def _file_constants(root: Node, parser: Parser, macros: dict[str, lexical.Macro]) -> dict[str, ir.Expr]:
-    """Initialisers of ``constexpr``/``const`` variables outside functions, of enumerators and of plain macros."""
-    converter = KernelConverter(parser, macros)
-    out: dict[str, ir.Expr] = {}
-    for macro in macros.values():
-        if macro.params is None and macro.body:
-            tree = parser.parse(f"int tilewright_v = {macro.body}\n;".encode()).root_node
-            for symbol in _constants_in(tree, converter) if not tree.has_error else ():
-                out[macro.name] = symbol[1]
-    out.update(_constants_in(root, converter))
-    return out
-
-
-def _constants_in(root: Node, converter: KernelConverter) -> list[tuple[str, ir.Expr]]:
-    found: list[tuple[str, ir.Expr]] = []
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.type in ("function_definition", "lambda_expression"):
-            continue
-        if node.type == "declaration":
-            stmt = converter.statement(node)
-            if isinstance(stmt, ir.Declare):
-                found.extend(
-                    (s.name, s.init) for s in stmt.symbols if s.init is not None and not s.pointers and not s.dims
-                )
-        elif node.type == "enumerator":
-            name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-            if name is not None and value is not None:
-                found.append((text(name), converter.expression(value)))
-        else:
-            stack.extend(node.children)
-    return found
-
-
-def _device_functions(nodes: list[Node], parser: Parser, macros: dict[str, lexical.Macro]) -> dict[str, DeviceFunction]:
-    """The ``__device__`` functions of the file with their effects; callees first, recursion counts as unknown."""
-    by_name = {_name(n): n for n in nodes if _is(n, "__device__") or _is(n, "constexpr")}
-    done: dict[str, DeviceFunction] = {}
-    for _ in range(len(by_name)):  # each round settles the functions whose callees are settled
-        for name, node in by_name.items():
-            parsed = KernelConverter(parser, macros).convert(node)
-            calls = {c.callee for c in ir.walk(parsed.body) if isinstance(c, ir.Call)}
-            if name in done or any(c in by_name and c not in done for c in calls):
-                continue
-            effects = Collector(parsed.symbols, done).collect(parsed.body.body)
-            effects.unknown.extend(("a syntax error", e) for e in parsed.errors)
-            done[name] = DeviceFunction(
-                name, tuple(_passing(p) for p in parsed.params), _outside(effects, parsed.params)
-            )
-        if len(done) == len(by_name):
-            break
-    return done
-
-
-def _passing(symbol: ir.Symbol) -> Parameter:
-    const = "const" in symbol.type_text.split()
-    if symbol.reference or (symbol.dims and not symbol.pointers):
-        return Parameter("reference" if symbol.reference else "pointer", const)
-    return Parameter("pointer" if symbol.pointers else "value", const)
-
-
-def _outside(effects: Effects, params: tuple[ir.Symbol, ...]) -> Effects:
-    """The effects a caller sees: a store through a const parameter counts as a store to anywhere."""
-    by_id = {p.id: p for p in params}
-    effects.stores = [
-        (None if s is None or s not in by_id or _passing(by_id[s]).const else s, span) for s, span in effects.stores
-    ]
-    return effects

@@ -1,12 +1,10 @@
-"""Tile sizes for the receipt, and the facts that the compiler is asked to confirm."""
+"""Tile sizes for the receipt."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tilewright.source import ir
-from tilewright.source.kernel import Copy, CopyLoop, Fetch, KLoop, LaneStore, LoadItem, Probe, SharedArray, Tile
-from tilewright.source.lexical import line_of
+from tilewright.source.kernel import Copy, CopyLoop, Fetch, KLoop, LaneStore, LoadItem, SharedArray, Tile
 from tilewright.source.reader import OpenKernel
 from tilewright.source.widen import Widener
 
@@ -38,14 +36,15 @@ def _bk(loop: KLoop, loads: Sequence[LoadItem], widener: Widener) -> int | None:
     """Depth of a tile: how far the sources move along their rows from one tile to the next."""
     if loop.step_value is not None and loop.step_value > 1:
         return loop.step_value
-    engine = widener.affine()
+    offsets = widener.offsets
+    engine = offsets.engine()
     steps: list[int] = []
     key = f"{loop.var.name}#{loop.var.id}"
     for item in loads:
         inner = item.body if isinstance(item, CopyLoop) else (item,)
         for entry in (*((item,) if isinstance(item, CopyLoop) else ()), *inner):
             if isinstance(entry, Copy | Fetch):
-                source = widener.flat_source(entry.source, engine)
+                source = offsets.from_pointer(entry.source, engine)
                 factor = source.factor_of(key) if source is not None else None
                 if factor:
                     steps.append(abs(factor))
@@ -80,73 +79,3 @@ def _copies(items: Iterable[LoadItem]) -> Iterable[Copy | LaneStore]:
             yield from _copies(item.body)
         elif isinstance(item, Copy | LaneStore):
             yield item
-
-
-def probes_of(
-    kernel: OpenKernel, loop: KLoop, loads: Sequence[LoadItem], staged: tuple[SharedArray, ...]
-) -> tuple[Probe, ...]:
-    """Facts that this reading rests on, as C++ constant expressions; the compiler confirms each of them.
-
-    Sizes of the staged arrays, constants of the loops, widths and types of what is copied.
-    """
-    text = kernel.source.text
-    top = loop.first_barrier
-    out = [_fact(f"size of {a.name}", f"sizeof({a.name}) == {a.total_bytes}", top, text) for a in staged]
-    out += [
-        _fact(f"element of {a.name}", f"sizeof({a.name}{'[0]' * len(a.dims)}) == {a.element_bytes}", top, text)
-        for a in staged
-    ]
-    out += _constant("step of the K-loop", loop.step, loop.step_value, loop.stmt, top, text)
-    for item in loads:
-        if isinstance(item, CopyLoop):
-            out += _constant("bound of a copy loop", item.bound, item.bound_value, item.stmt, top, text)
-            out += _constant("stride of a copy loop", item.stride, item.stride_value, item.stmt, top, text)
-            for inner in item.body:
-                out += _copy_probes(inner, text)
-        else:
-            out += _copy_probes(item, text)
-    return tuple(out)
-
-
-def _fact(tag: str, condition: str, at: ir.Span, text: bytes, wrap: bool = False) -> Probe:
-    return Probe(tag, condition, at, wrap, line_of(text, at.start))
-
-
-def _source(expr: ir.Expr, text: bytes) -> str:
-    return text[expr.span.start : expr.span.end].decode()
-
-
-def _constant(tag: str, expr: ir.Expr, value: int | None, loop: ir.For, at: ir.Span, text: bytes) -> list[Probe]:
-    # The step of `++i` has no text of its own.
-    if value is None or (loop.update is not None and expr.span == loop.update.span):
-        return []
-    return [_fact(tag, f"({_source(expr, text)}) == {value}", at, text)]
-
-
-def _copy_probes(item: LoadItem, text: bytes) -> list[Probe]:
-    match item:
-        case Copy(converts=False):
-            target, value = _source(item.target, text), _source(item.source, text)
-            return [
-                _fact("width of a copy", f"sizeof({target}) == {item.width_bytes}", item.stmt.span, text, True),
-                _fact(
-                    "type of a copy",
-                    f"tilewright_same<decltype({target}), decltype({value})>::value",
-                    item.stmt.span,
-                    text,
-                    True,
-                ),
-            ]
-        case LaneStore():
-            return [
-                _fact(
-                    "width of a store",
-                    f"sizeof({_source(item.target, text)}) == {item.width_bytes}",
-                    item.stmt.span,
-                    text,
-                    True,
-                )
-            ]
-        case Fetch():
-            return [_fact("width of a load", f"sizeof({item.symbol.name}) == {item.width_bytes}", item.stmt.span, text)]
-    return []

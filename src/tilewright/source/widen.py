@@ -1,9 +1,10 @@
 """Proof that a copy loop over elements may become a loop over 16-byte vectors.
 
-For a vector of V elements that starts at ``i = V*q``: the target and the source must move by one element when ``i``
-moves by one, the target must start at a multiple of V, and the guard must be a conjunction of comparisons each of
-which can only turn false as ``i`` grows inside the vector. Whether the *source* address is a multiple of 16 bytes is
-left to the run: rows of any length are legal, so the emitted code asks.
+The vectors are dealt to the threads anew, so what is copied may depend on the loop's variable and on values that all
+threads share, but not on the thread. For a vector of V elements that starts at ``i = V*q``: the target and the source
+must move by one element when ``i`` moves by one, the target must start at a multiple of V, and the guard must be a
+conjunction of comparisons each of which can only turn false as ``i`` grows inside the vector. Whether the *source*
+address is a multiple of 16 bytes is left to the run: rows of any length are legal, so the emitted code asks.
 """
 
 from __future__ import annotations
@@ -12,60 +13,36 @@ from collections.abc import Callable, Mapping
 
 from tilewright.source import ir
 from tilewright.source.affine import Affine, Poly, Q, R
-from tilewright.source.constants import Constants
-from tilewright.source.expr_types import loads_from
-from tilewright.source.kernel import Copy, CopyLoop, Pure, Refusal, SharedArray, Widening
+from tilewright.source.c_types import int_kind
+from tilewright.source.concrete import Concrete
+from tilewright.source.kernel import Copy, CopyLoop, Moving, Pure, Refusal, Widening
+from tilewright.source.offsets import Offsets
+from tilewright.source.uniform import Uniformity
 
 VECTOR_BYTES = 16
-Invariant = Callable[[ir.Name], ir.Expr | None]
 
 
 class Widener:
     """Proves copy loops of one kernel widenable.
 
     Args:
-        invariant: the defining expression of a name that no statement of the loop changes, or None.
-        threads: threads of a block, where known.
+        line: line of a byte offset.
+        block: threads of a block per dimension, where known.
     """
 
     def __init__(
         self,
-        constants: Constants,
+        offsets: Offsets,
         symbols: Mapping[int, ir.Symbol],
-        arrays: Mapping[int, SharedArray],
-        invariant: Invariant,
+        uniformity: Uniformity,
         line: Callable[[int], int],
         block: tuple[int, int, int] | None,
     ) -> None:
-        self._constants = constants
+        self.offsets = offsets
         self._symbols = symbols
-        self._arrays = arrays
-        self._invariant = invariant
+        self._uniformity = uniformity
         self._line = line
         self._block = block
-
-    def affine(self, loop: CopyLoop | None = None, lanes: int = 1, known: dict[int, Poly] | None = None) -> Affine:
-        """The arithmetic of one copy loop, its variable replaced by ``lanes * q + r``."""
-        local = dict(known or {})
-        busy: set[int] = set()
-
-        def lookup(name: ir.Name) -> Poly | None:
-            if name.symbol is None:
-                return None
-            if loop is not None and name.symbol == loop.var.id:
-                return Poly.atom(Q) * Poly.constant(lanes) + Poly.atom(R)
-            if name.symbol in local:
-                return local[name.symbol]
-            expr = self._invariant(name)
-            if expr is None or name.symbol in busy:
-                return None
-            busy.add(name.symbol)
-            local[name.symbol] = engine.poly(expr)
-            busy.discard(name.symbol)
-            return local[name.symbol]
-
-        engine = Affine(self._constants, lookup, lanes)
-        return engine
 
     def trips(self, loop: CopyLoop) -> int | None:
         """The most trips one thread makes: bound over stride, for a loop that starts at or above zero."""
@@ -74,154 +51,166 @@ class Widener:
             return None
         if first is not None:
             return max(0, -(-(bound - first) // stride))
-        engine = self.affine()
-        return -(-bound // stride) if engine.is_nonnegative(engine.poly(loop.first)) else None
+        engine = self.offsets.engine()
+        return max(0, -(-bound // stride)) if engine.is_nonnegative(engine.poly(loop.first)) else None
 
     def covers_block(self, loop: CopyLoop) -> str | Refusal:
         """Whether the threads of the block start at 0 … stride-1, one each; the text of what that takes for granted."""
-        engine = self.affine()
-        first = engine.poly(loop.first)
+        first = self.offsets.engine().poly(loop.first)
         x, y, z = (Poly.atom(f"threadIdx.{d}") for d in "xyz")
         bx, by = Poly.atom("blockDim.x"), Poly.atom("blockDim.y")
         here = self._line(loop.stmt.span.start)
-        stride = loop.stride_value
+        stride, block = loop.stride_value, self._block
         if stride is None:
-            return Refusal(
-                "not_contiguous",
-                "the stride of the copy loop is not a constant",
-                here,
-                "make the thread count a constant",
-            )
-        block = self._block
+            hint = "make the thread count a constant"
+            return Refusal("not_contiguous", "the stride of the copy loop is not a constant", here, hint)
+        form, threads = "the linear thread index", block[0] * block[1] * block[2] if block is not None else None
         if first == x:
-            threads = block[0] if block is not None and block[1] == block[2] == 1 else None
             form = "threadIdx.x"
-        elif first in (y * bx + x, z * bx * by + y * bx + x):
-            threads = block[0] * block[1] * block[2] if block is not None else None
-            if block is not None and first == y * bx + x and block[2] != 1:
-                threads = None
-            form = "the linear thread index"
-        elif block is not None and first == y * Poly.constant(block[0]) + x and block[2] == 1:
-            threads, form = block[0] * block[1], "the linear thread index"
-        else:
+            threads = None if block is None or block[1:] != (1, 1) else block[0]
+        elif first == y * bx + x or (block is not None and first == y * Poly.constant(block[0]) + x):
+            threads = None if block is None or block[2] != 1 else threads
+        elif first != z * bx * by + y * bx + x:
             return Refusal("not_contiguous", "the copy loop does not start at the linear thread index", here)
         if block is None:
             return f"a block has {stride} threads, numbered by {form}"
         if threads != stride:
-            return Refusal(
-                "not_contiguous",
-                f"the copy loop strides by {stride}, but a block has {threads or block} threads",
-                here,
-                "make the stride the number of threads",
-            )
+            what = f"the copy loop strides by {stride}, but a block has {threads or block} threads"
+            return Refusal("not_contiguous", what, here, "make the stride the number of threads")
         return ""
 
     def prove(self, loop: CopyLoop) -> Widening | Refusal:
         here = self._line(loop.stmt.span.start)
         copies = [i for i in loop.body if isinstance(i, Copy)]
-        if len(copies) != 1 or any(not isinstance(i, Pure | Copy) for i in loop.body):
+        if len(copies) != 1 or any(not isinstance(i, Pure | Copy) for i in loop.body) or loop.body[-1] is not copies[0]:
             return Refusal("not_contiguous", "the copy loop does more than one copy", here)
         copy = copies[0]
         if copy.converts:
-            return Refusal("converts_type", "the copy changes the type of its elements", here)
-        lanes = VECTOR_BYTES // copy.width_bytes
-        if copy.width_bytes >= VECTOR_BYTES or VECTOR_BYTES % copy.width_bytes or loop.body[-1] is not copy:
+            return Refusal("converts_type", "the copy changes its elements on the way", here)
+        lanes = VECTOR_BYTES // copy.width_bytes if VECTOR_BYTES % copy.width_bytes == 0 else 0
+        if lanes < 2 or loop.stmt.header.within:
             return Refusal("not_contiguous", "the copy loop does not move single elements", here)
-        if loop.bound_value is None or loop.bound_value % lanes:
+        if loop.bound_value is None or loop.bound_value <= 0 or loop.bound_value % lanes:
             return Refusal("not_contiguous", f"the tile's {loop.bound_value} elements are no multiple of {lanes}", here)
+        if not self.offsets.constants.is_index(loop.var.type_text):
+            return Refusal("not_contiguous", f"the copy loop counts in `{loop.var.type_text}`", here)
         covered = self.covers_block(loop)
         if isinstance(covered, Refusal):
             return covered
-        known: dict[int, Poly] = {}
-        engine = self.affine(loop, lanes, known)
-        for item in loop.body:
-            if isinstance(item, Pure):
-                for s in item.stmt.symbols:
-                    if s.init is None or s.pointers:
-                        return Refusal("not_contiguous", f"`{s.name}` is not an index", here)
-                    known[s.id] = engine.poly(s.init)
-        engine = self.affine(loop, lanes, known)
-        problem = self._addresses(copy, engine, lanes)
+        engine = self.offsets.engine_in(loop, Poly.atom(Q) * Poly.constant(lanes) + Poly.atom(R), lanes)
+        if engine is None:
+            return Refusal("not_contiguous", "the copy loop computes something that is no plain index", here)
+        problem = (
+            self._thread_dependent(loop, copy)
+            or self._addresses(copy, engine, lanes)
+            or self._places(loop, copy, lanes)
+        )
         if problem:
             return Refusal("not_contiguous", problem, self._line(copy.stmt.span.start))
         if copy.inverted:
             return Refusal("not_contiguous", "the guard is true where nothing is copied", here)
-        guard = self._guard(copy.guard, engine)
+        guard = self._guard(copy.guard, engine, lanes)
         if guard is None:
             return Refusal("not_contiguous", "the guard is no conjunction of `index < bound`", here)
         return Widening(lanes, guard)
 
+    def _thread_dependent(self, loop: CopyLoop, copy: Copy) -> str:
+        """Everything but the loop's variable must be the same for all threads, and an integer."""
+        inner = {loop.var.id} | {s.id for i in loop.body if isinstance(i, Pure) for s in i.stmt.symbols}
+        outer = [
+            n for item in loop.body for n in ir.walk(item.stmt) if isinstance(n, ir.Name) and n.symbol not in inner
+        ]
+        for name in outer:
+            shared = name.symbol is not None and self._symbols[name.symbol].kind == "shared"
+            if not shared and not self._uniformity.uniform(name):
+                return f"what is copied depends on `{name.id}`, but the vectors are dealt to the threads anew"
+        indices = [copy.target, copy.source, *([copy.guard] if copy.guard is not None else [])]
+        for expr in (*indices, *(s.init for i in loop.body if isinstance(i, Pure) for s in i.stmt.symbols)):
+            for node in ir.walk(expr) if expr is not None else ():
+                if isinstance(node, ir.Name) and node.symbol is not None and not self._is_index(node.symbol):
+                    return f"`{node.id}` is no integer of 32 bits or more"
+        return ""
+
+    def _is_index(self, symbol_id: int) -> bool:
+        symbol = self._symbols[symbol_id]
+        return bool(symbol.pointers or symbol.dims) or self.offsets.constants.is_index(symbol.type_text)
+
     def _addresses(self, copy: Copy, engine: Affine, lanes: int) -> str:
-        target = self.flat_target(copy.target, engine)
-        if target is None:
+        if self.offsets.element(copy.target) is None:
             return "the place in shared memory is no plain index of the array"
-        if target.factor_of(R) != 1:
+        target = self.offsets.bytes_into(copy.target, engine)
+        if target is None or target.factor_of(R) != copy.width_bytes:
             return "neighbouring elements are not neighbours in shared memory"
-        if not target.without(R).multiple_of(lanes):
+        if not target.without(R).multiple_of(lanes * copy.width_bytes):
             return f"vectors of {lanes} elements are not aligned in shared memory: pad rows to a multiple of {lanes}"
-        source = self.flat_source(copy.source, engine)
+        source = self.offsets.from_pointer(copy.source, engine)
         if source is None:
             return "the place in global memory is no plain index of a pointer"
         if source.factor_of(R) != 1:
             return "neighbouring elements are not neighbours in global memory"
         return ""
 
-    def flat_target(self, target: ir.Expr, engine: Affine) -> Poly | None:
-        """Element offset inside the shared array of ``S[a][b]…``."""
-        indices: list[ir.Expr] = []
-        while isinstance(target, ir.Index):
-            indices.append(target.index)
-            target = target.base
-        array = self._arrays.get(target.symbol) if isinstance(target, ir.Name) and target.symbol is not None else None
-        if array is None:
-            return None
-        dims = array.dims
-        if len(indices) != len(dims):
-            return None
-        out, pitch = Poly.constant(0), 1
-        for index, dim in zip(indices, reversed(dims), strict=True):
-            out = out + engine.poly(index) * Poly.constant(pitch)
+    def _places(self, loop: CopyLoop, copy: Copy, lanes: int) -> str:
+        """The same of the target once more, by going through every element: in place, aligned, once each."""
+        found = self.offsets.element(copy.target)
+        count = loop.bound_value or 0
+        concrete = Concrete(self.offsets.constants, loop.var.id, self.offsets.locals_of(loop), self.offsets.fixed)
+        columns = [concrete.values(index, count) for index in found[1]] if found is not None else [None]
+        if found is None or any(c is None for c in columns):
+            return "the place in shared memory depends on more than the element's number"
+        at = [0] * count
+        pitch = 1
+        for column, dim in zip(columns, reversed(found[0].dims), strict=True):
+            at = [a + v * pitch for a, v in zip(at, column or (), strict=True)]
             pitch *= dim
-        return out
+        inside = all(0 <= a < found[0].elements for a in at)
+        whole = all(at[i] == at[i - i % lanes] + i % lanes and at[i - i % lanes] % lanes == 0 for i in range(count))
+        if not inside or not whole or len(set(at)) != count:
+            return "the elements of the tile are not laid out one after the other"
+        return ""
 
-    def flat_source(self, source: ir.Expr, engine: Affine) -> Poly | None:
-        """Element offset from the pointer of ``p[i]``, ``*(p + i)``, ``__ldg(&p[i])``."""
-        address = loads_from(source)
-        if address is not None:
-            if isinstance(address, ir.Unary) and address.op == "&":
-                return self.flat_source(address.operand, engine)
-            return self._pointer_offset(address, engine)
-        match source:
-            case ir.Index(base=b, index=i):
-                base = self._pointer_offset(b, engine)
-                return None if base is None else base + engine.poly(i)
-            case ir.Unary(op="*", operand=p):
-                return self._pointer_offset(p, engine)
-        return None
-
-    def _pointer_offset(self, pointer: ir.Expr, engine: Affine) -> Poly | None:
-        match pointer:
-            case ir.Name(symbol=int()):
-                return Poly.constant(0)
-            case ir.Binary(op="+", left=a, right=b):
-                base = self._pointer_offset(a, engine)
-                return None if base is None else base + engine.poly(b)
-            case ir.Binary(op="-", left=a, right=b):
-                base = self._pointer_offset(a, engine)
-                return None if base is None else base - engine.poly(b)
-        return None
-
-    def _guard(self, guard: ir.Expr | None, engine: Affine) -> tuple[tuple[ir.Span, int], ...] | None:
-        """How far each comparison's left side moves over a vector, as (span of the left side, factor of r)."""
+    def _guard(self, guard: ir.Expr | None, engine: Affine, lanes: int) -> tuple[Moving, ...] | None:
+        """How each comparison's growing side moves over a vector."""
         if guard is None:
             return ()
-        if isinstance(guard, ir.Binary) and guard.op == "&&":
-            left, right = self._guard(guard.left, engine), self._guard(guard.right, engine)
+        if not isinstance(guard, ir.Binary):
+            return None
+        if guard.op == "&&":
+            left, right = self._guard(guard.left, engine, lanes), self._guard(guard.right, engine, lanes)
             return None if left is None or right is None else left + right
-        if isinstance(guard, ir.Binary) and guard.op in ("<", "<=", ">", ">="):
-            small, large = (guard.left, guard.right) if guard.op in ("<", "<=") else (guard.right, guard.left)
-            low, high = engine.poly(small).factor_of(R), engine.poly(large).factor_of(R)
-            if low is None or high != 0 or low < 0:
-                return None
-            return ((small.span, low),) if low else ()
-        return None
+        if guard.op not in ("<", "<=", ">", ">="):
+            return None
+        small, large = (guard.left, guard.right) if guard.op in ("<", "<=") else (guard.right, guard.left)
+        low, high = engine.poly(small).factor_of(R), engine.poly(large).factor_of(R)
+        if low is None or high != 0 or low < 0 or small.span.within:
+            return None
+        if not low:
+            return ()
+        # A sum may have text appended, anything that binds more loosely needs parentheses.
+        open_ended = isinstance(small, ir.Binary) and small.op not in ("+", "-", "*", "/", "%")
+        loose = open_ended or not isinstance(small, ir.Name | ir.Binary | ir.Cast | ir.Member)
+        signed = self._signed(small) and self._signed(large)
+        return (Moving(small.span, (lanes - 1) * low, loose, not signed),)
+
+    def _signed(self, expr: ir.Expr) -> bool:
+        """Whether an integer expression is certainly computed in signed arithmetic."""
+        match expr:
+            case ir.Name(symbol=int(s)):
+                symbol = self._symbols[s]
+                if "auto" in symbol.type_text.split():
+                    return symbol.init is not None and self._signed(symbol.init)
+                kind = int_kind(symbol.type_text, self.offsets.constants.aliases)
+                return kind is not None and not kind.unsigned and not symbol.pointers and not symbol.dims
+            case ir.Name() | ir.Number():
+                kind = self.offsets.constants.kind(expr)
+                return kind is not None and not kind.unsigned
+            case ir.Cast(type_text=t):
+                kind = int_kind(t, self.offsets.constants.aliases)
+                return kind is not None and not kind.unsigned
+            case ir.Binary(op="<<" | ">>", left=a):
+                return self._signed(a)
+            case ir.Binary(left=a, right=b):
+                return self._signed(a) and self._signed(b)
+            case ir.Unary(op="-" | "+", operand=x):
+                return self._signed(x)
+        return False

@@ -1,0 +1,176 @@
+"""The staged arrays as rings of stages, static or cut from one dynamic buffer."""
+
+from __future__ import annotations
+
+from tilewright.rewrite.edits import Edit, indent_at, line_start
+from tilewright.rewrite.quoting import Quotes
+from tilewright.source import ir, lexical
+from tilewright.source.kernel import Refusal, SharedArray, TiledKernel
+
+_DYNAMIC_ALIGNMENT = 128
+
+
+class Names:
+    """Names that nothing in the file uses yet."""
+
+    def __init__(self, text: bytes) -> None:
+        self._taken = set(lexical.identifiers(text))
+
+    def fresh(self, wish: str) -> str:
+        name, n = wish, 2
+        while name in self._taken:
+            name, n = f"{wish}_{n}", n + 1
+        self._taken.add(name)
+        return name
+
+
+class Rings(Quotes):
+    """Shared memory of one rewrite: ``stages`` buffers of every staged array."""
+
+    def __init__(self, kernel: TiledKernel, stages: int, static_limit_bytes: int) -> None:
+        super().__init__(kernel)
+        self.stages = stages
+        self.names = Names(kernel.text)
+        staged = sum(a.total_bytes for a in kernel.staged)
+        total = sum(a.total_bytes for a in kernel.shared) + (stages - 1) * staged
+        # Static shared memory ends at 48 KiB; a larger ring has to be dynamic.
+        self.dynamic_bytes = stages * staged if total > static_limit_bytes else 0
+        self.stages_name = self.names.fresh("STAGES")
+        self.buffer_name = self.names.fresh("tile_ring")
+        self.ring = {a.symbol: self.names.fresh(f"{a.name}_ring") for a in kernel.staged}
+
+    # -- what is needed of the arrays -----------------------------------------------------------------
+    def alignment_bytes(self) -> int:
+        """What the staged arrays are aligned to: 16 for vector copies, 32 where WMMA loads read them."""
+        span = self.kernel.compute_span
+        return 32 if b"load_matrix_sync" in self.kernel.text[span.start : span.end] else 16
+
+    def _own_alignment(self, array: SharedArray) -> int | None:
+        """The alignment that its declaration asks for; 0 where it asks for none, None where that is not understood."""
+        text = array.alignment
+        if not text:
+            return 0
+        return int(text) if text.isdigit() else self.kernel.constants.get(text)
+
+    def misaligned(self, array: SharedArray, ring: bool) -> Refusal | None:
+        need, own = self.alignment_bytes(), self._own_alignment(array)
+        if own is None:
+            return Refusal("misaligned", f"the alignment of `{array.name}` is not understood", array.line)
+        if own and own < need:
+            what = f"`{array.name}` is aligned to {own} bytes, vector copies need {need}"
+            return Refusal("misaligned", what, array.line, f"declare it __align__({need})")
+        pitch = max(need, own)
+        if ring and array.total_bytes % pitch:
+            what = f"a stage of `{array.name}` has {array.total_bytes} bytes, no multiple of {pitch}"
+            return Refusal("misaligned", what, array.line, "pad the array")
+        return None
+
+    def unusable(self, ring: bool) -> Refusal | None:
+        """Why the staged arrays cannot become rings, or cannot even be aligned where they are."""
+        kernel = self.kernel
+        if ring and kernel.elsewhere is not None:
+            what = "a tile's array is also used outside the K-loop"
+            return Refusal(
+                "loop_carried_shared", what, kernel.elsewhere, "the ldg_single variant keeps the arrays in place"
+            )
+        for array in kernel.staged:
+            refused = self.misaligned(array, ring)
+            if refused is not None:
+                return refused
+        return self._undividable() if ring and self.dynamic_bytes else None
+
+    def _undividable(self) -> Refusal | None:
+        """A dynamic ring needs the dynamic memory for itself, and every array in a declaration of its own."""
+        text = lexical.without_comments(self.kernel.text)
+        other = text.find(b"extern __shared__")
+        if other >= 0:
+            line = lexical.line_of(text, other)
+            what = "a ring above 48 KiB needs the dynamic shared memory, which the file uses already"
+            return Refusal("not_understood", what, line, "ask for fewer stages")
+        for array in self.kernel.staged:
+            before = text[line_start(text, array.declaration.start) : array.declaration.start].strip()
+            if not array.alone or (before and not before.startswith((b"alignas", b"__align__"))):
+                what = f"`{array.name}` shares its declaration; a ring above 48 KiB needs its own"
+                return Refusal("not_understood", what, array.line, "declare every array in a statement of its own")
+        return None
+
+    # -- declarations ---------------------------------------------------------------------------------
+    def declarations(self, ring: bool) -> list[Edit]:
+        """The staged arrays as rings of stages (renamed), or aligned in place."""
+        if ring and self.dynamic_bytes:
+            return self._dynamic()
+        out: list[Edit] = []
+        text = self.kernel.text
+        aligned: set[int] = set()
+        for array in self.kernel.staged:
+            if ring:
+                at = self.kernel.symbols[array.symbol].span.start
+                name = f"{self.ring[array.symbol]}[{self.stages_name}]"
+                out.append(Edit(at, at + len(array.name.encode()), name))
+            if not array.alignment and array.declaration.start not in aligned:
+                aligned.add(array.declaration.start)
+                word = text.find(b"__shared__", array.declaration.start, array.declaration.end) + len(b"__shared__")
+                out.append(Edit(word, word, f" __align__({self.alignment_bytes()})"))
+        if ring:
+            out.append(self._before_declarations(self._stages_lines()))
+        return out
+
+    def _stages_lines(self) -> list[str]:
+        lines = [f"constexpr int {self.stages_name} = {self.stages};"]
+        if self.kernel.made_for:
+            # Another instantiation would need a proof of its own.
+            lines.append(f'static_assert({" && ".join(self.kernel.made_for)}, "rewritten for these arguments only");')
+        return lines
+
+    def _before_declarations(self, lines: list[str]) -> Edit:
+        """In front of the first staged array, on lines of their own where its line holds nothing else."""
+        text = self.kernel.text
+        first = min(self._declaration_start(a) for a in self.kernel.staged)
+        start, indent = line_start(text, first), indent_at(text, first)
+        if text[start:first].strip():
+            return Edit(first, first, "".join(f"{line}\n{indent}    " for line in lines))
+        return Edit(start, start, "".join(f"{indent}{line}\n" for line in lines))
+
+    def _declaration_start(self, array: SharedArray) -> int:
+        """Where the declaration begins, an alignment in front of it included."""
+        text = self.kernel.text
+        start = line_start(text, array.declaration.start)
+        before = text[start : array.declaration.start]
+        for word in (b"alignas", b"__align__"):
+            at = before.rfind(word)
+            if at >= 0 and not set(b";{}") & set(before[at:]):
+                return start + at
+        return array.declaration.start
+
+    def _dynamic(self) -> list[Edit]:
+        """One dynamic buffer, cut into the rings."""
+        text = self.kernel.text
+        arrays = sorted(self.kernel.staged, key=lambda a: a.declaration.start)
+        align = max([_DYNAMIC_ALIGNMENT, *(self._own_alignment(a) or 0 for a in arrays)])
+        out: list[Edit] = []
+        offset = ""
+        for array in arrays:
+            start = line_start(text, array.declaration.start)
+            indent = indent_at(text, array.declaration.start)
+            dims = "".join(f"[{self.source(d)}]" for d in self._dims(array))
+            ring = self.ring[array.symbol]
+            kind = f"{array.type_text} (*)[{self.stages_name}]{dims}"
+            lines = [f"auto &{ring} = *reinterpret_cast<{kind}>({self.buffer_name}{offset});"]
+            if not out:
+                lines = [
+                    *self._stages_lines(),
+                    f"// Above 48 KiB, so dynamic: launch with {self.dynamic_bytes} bytes, and raise the kernel's",
+                    "// cudaFuncAttributeMaxDynamicSharedMemorySize first (cudaFuncSetAttribute).",
+                    f"extern __shared__ __align__({align}) unsigned char {self.buffer_name}[];",
+                    *lines,
+                ]
+            offset += f" + sizeof({ring})"
+            out.append(Edit(start, array.declaration.end, "\n".join(indent + line for line in lines)))
+        return out
+
+    def _dims(self, array: SharedArray) -> tuple[ir.Expr, ...]:
+        return self.kernel.symbols[array.symbol].dims
+
+    def views(self, stage: str) -> list[str]:
+        """``auto &As = As_ring[stage];`` for every staged array: inside, the old name means the right stage."""
+        return [f"auto &{a.name} = {self.ring[a.symbol]}[{stage}];" for a in self.kernel.staged]
