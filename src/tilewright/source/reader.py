@@ -34,7 +34,7 @@ class KernelFunction:
     Attributes:
         params: (name, type text) in order.
         launch_bounds: the text of its arguments, or "".
-        launches: the text of every ``name<…><<<…>>>`` of the file.
+        scope: the namespaces around it, outermost first.
     """
 
     name: str
@@ -44,6 +44,12 @@ class KernelFunction:
     launch_bounds: str
     span: ir.Span
     body: ir.Span
+    scope: tuple[str, ...] = ()
+
+    @property
+    def qualified(self) -> str:
+        """The name as other code calls it: ``ns::gemm``."""
+        return "::".join((*self.scope, self.name))
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class KernelSource:
                     f"Name one: --kernel {names[0]}.",
                 )
             return self.kernels[0]
-        found = [k for k in self.kernels if k.name == name]
+        found = [k for k in self.kernels if name in (k.name, k.qualified)]
         if len(found) > 1:
             lines = ", ".join(str(k.line) for k in found)
             raise TilewrightError(
@@ -237,7 +243,19 @@ def _kernel(node: Node, raw: bytes) -> KernelFunction:
         inside[1].strip() if inside else "",
         ir.Span(node.start_byte, node.end_byte),
         ir.Span(body.start_byte, body.end_byte),
+        _scope(node),
     )
+
+
+def _scope(node: Node) -> tuple[str, ...]:
+    """The named namespaces around a definition; an unnamed one adds nothing to the name."""
+    out: list[str] = []
+    at = node.parent
+    while at is not None:
+        if at.type == "namespace_definition" and (name := at.child_by_field_name("name")) is not None:
+            out[:0] = [part for part in text(name).split("::") if part]
+        at = at.parent
+    return tuple(out)
 
 
 def _parameter(node: Node) -> tuple[str, str]:

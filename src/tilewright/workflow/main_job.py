@@ -23,7 +23,7 @@ from tilewright.workflow.attribution import attribute
 from tilewright.workflow.reading import (
     Target,
     code_fingerprint,
-    local_headers,
+    headers_digest,
     read_file,
     sidecar_for,
     target_for,
@@ -121,7 +121,7 @@ class _Job:
             self.path.name,
             self.kernel,
             hashlib.sha256(self.sidecar.path.read_bytes()).hexdigest() if self.sidecar is not None else None,
-            local_headers(self.raw, self.path.parent, include),
+            headers_digest(self.raw, self.path, include),
             self.target.arch,
             self.stages,
             self.variants,
@@ -232,7 +232,8 @@ def _choice(receipt: record.Receipt) -> record.Choice | None:
     )
     if best is None:
         return None
-    reason = f"{best.measure.speedup:.2f}x on {best.measure.card}, same bits at {len(best.verify.sizes)} size sets"
+    same = "same bits" if best.verify.bit_identical else "within tolerance"
+    reason = f"{best.measure.speedup:.2f}x on {best.measure.card}, {same} at {len(best.verify.sizes)} size sets"
     return record.Choice(best.name, best.stages, reason)
 
 

@@ -17,6 +17,7 @@ from tilewright.settings import Settings
 from tilewright.source.device_view import device_view
 from tilewright.source.parse import number
 from tilewright.source.reader import KernelFunction, KernelSource, OpenKernel, open_kernel, read_source
+from tilewright.verify.reference import load_reference
 
 _KERNEL_NAME = re.compile(r"__global__[^;{}]*?\b(\w+)\s*\(")
 
@@ -80,7 +81,7 @@ def open_file(
         _report_syntax_error(raw, path, arch, spec, settings)
     function = source.kernel(name)
     arguments = template_arguments(source, function, spec)
-    expression = function.name + (f"<{', '.join(arguments.values())}>" if function.template else "")
+    expression = function.qualified + (f"<{', '.join(arguments.values())}>" if function.template else "")
     compiler = Compiler(path, arch, expression, spec, settings, use_cache)
     baseline = compiler.build(raw.decode())
     if isinstance(baseline, CompileFailure):
@@ -91,6 +92,8 @@ def open_file(
     if spec is not None:
         constants = opened.constants.names()
         check_against(spec, function.params, constants)
+        if spec.reference is not None:
+            load_reference(spec.reference)  # a reference that cannot be read is found here, not on the GPU
         block = bind(spec, "default", constants).block
     return Opened(source, function, opened, compiler, baseline, block)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilewright import __version__
 from tilewright.errors import EXIT_CHECK_FAILED, EXIT_OK, EXIT_REFUSED, TilewrightError
@@ -13,6 +14,9 @@ from tilewright.receipt import evidence, record
 from tilewright.receipt.reports import ProvenKernel, ProveReport
 from tilewright.settings import Settings
 from tilewright.workflow.reading import read_file, sidecar_for, target_for
+
+if TYPE_CHECKING:
+    from tilewright.sass.listing import Function
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ def _of_cubin(raw: bytes, path: Path, kernel: str | None, settings: Settings) ->
     from tilewright.workflow.records import proof_record
 
     listing = disassemble(raw, settings)
-    functions = [f for f in listing.functions if kernel is None or f.name == kernel or kernel in f.name]
+    functions = _named(listing.functions, kernel)
     if not functions:
         have = ", ".join(f.name for f in listing.functions) or "none"
         raise TilewrightError(
@@ -73,6 +77,14 @@ def _of_cubin(raw: bytes, path: Path, kernel: str | None, settings: Settings) ->
         arch_reason="the cubin's",
         kernels=kernels,
     )
+
+
+def _named(functions: tuple[Function, ...], kernel: str | None) -> list[Function]:
+    """The kernel of exactly that name, else those whose mangled name holds it as a whole word of its own length."""
+    exact = [f for f in functions if kernel is None or f.name == kernel]
+    if exact or kernel is None:
+        return exact
+    return [f for f in functions if f.name.startswith("_Z") and f"{len(kernel)}{kernel}" in f.name]
 
 
 def _of_source(raw: bytes, path: Path, kernel: str | None, arch: str | None, settings: Settings) -> ProveReport:

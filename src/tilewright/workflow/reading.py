@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,8 +12,6 @@ from pathlib import Path
 from tilewright.errors import TilewrightError
 from tilewright.launch.sidecar import find_sidecar, load_sidecar
 from tilewright.launch.spec import LaunchSpec
-
-_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -25,13 +23,17 @@ class Target:
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a source file.
+    """The bytes of a source file, without a byte order mark.
 
     Raises:
         TilewrightError: ``source/no_file``, ``source/no_cu_files``, ``source/is_directory``, ``source/unreadable``.
     """
     facts = {"file": str(path)}
-    if path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:
+        raise TilewrightError("source/unreadable", f"The file cannot be read: {error.strerror}.", facts) from None
+    if is_folder:
         found = sorted(p.name for p in path.glob("*.cu"))
         if not found:
             raise TilewrightError("source/no_cu_files", "The folder holds no .cu file.", facts, "Name a .cu file.")
@@ -42,7 +44,7 @@ def read_file(path: Path) -> bytes:
             f"Name one: {path / found[0]}",
         )
     try:
-        return path.read_bytes()
+        return path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except FileNotFoundError:
         raise TilewrightError("source/no_file", "There is no such file.", facts, "Check the path.") from None
     except OSError as error:
@@ -91,24 +93,19 @@ def target_for(arch: str | None, spec: LaunchSpec | None, gpu_arch: str | None) 
                 hint="Name another target with --arch.",
             ) from None
     if spec is not None and spec.arch is not None:
-        return Target(load_arch(spec.arch).name, "the sidecar's; no GPU, no --arch")
+        try:
+            return Target(load_arch(spec.arch).name, "the sidecar's; no GPU, no --arch")
+        except TilewrightError as error:
+            raise spec.error(("arch",), "unknown_arch", error.message, error.hint) from None
     return Target(default_arch(), "no GPU and no --arch")
 
 
-def local_headers(raw: bytes, folder: Path, include: Sequence[Path]) -> tuple[tuple[str, str], ...]:
-    """(name as included, SHA-256) of every header of the user's that the file reaches."""
-    out: dict[str, str] = {}
-    queue = [(raw, folder)]
-    while queue:
-        text, here = queue.pop()
-        for name in sorted({m.decode(errors="replace") for m in _INCLUDE.findall(text)}):
-            for base in (here, *include):
-                candidate = base / name
-                if name not in out and candidate.is_file():
-                    data = candidate.read_bytes()
-                    out[name] = hashlib.sha256(data).hexdigest()
-                    queue.append((data, candidate.parent))
-    return tuple(sorted(out.items()))
+def headers_digest(raw: bytes, path: Path, include: Sequence[Path]) -> str:
+    """SHA-256 of every header that the compiler will see besides CUDA's own, by name and content."""
+    from tilewright.source.device_view import device_view
+
+    view = device_view(raw.decode(errors="replace"), path, include)
+    return hashlib.sha256(repr(sorted(view.headers)).encode()).hexdigest()
 
 
 @cache
