@@ -23,20 +23,28 @@ def program(fault: str = "") -> Program:
 class FakeExecutor:
     """Runs ``c = alpha * a @ b`` in float32, then what the program's fault does to it.
 
-    ``runs`` counts the launches; ``error_at`` makes the run with that number fail, and every later one too.
+    ``runs`` counts the launches; ``error_at`` makes the run with that number fail, and every later one too;
+    ``refuses_at`` makes that one run fail alone.
     """
 
     name: Literal["gpu", "emulator"] = "gpu"
     arch: str = "sm_90"
     error_at: int | None = None
+    refuses_at: int | None = None
     runs: int = 0
     log: list[tuple[str, tuple[int, int, int], int]] = field(default_factory=list)
+
+    @property
+    def is_dead(self) -> bool:
+        return self.error_at is not None and self.runs >= self.error_at
 
     def run(self, program: Program, launch: BoundLaunch, arrays: Mapping[str, np.ndarray]) -> RunResult:
         self.runs += 1
         self.log.append((program.kernel, launch.grid, launch.shared_bytes))
-        if self.error_at is not None and self.runs >= self.error_at:
+        if self.is_dead:
             return RunResult({}, error="CUDA_ERROR_ILLEGAL_ADDRESS")
+        if self.runs == self.refuses_at:
+            return RunResult({}, error="CUDA_ERROR_INVALID_VALUE")
         after = {name: array.copy() for name, array in arrays.items()}
         m, n, k = (int(launch.scalars[name]) for name in "MNK")
         a = launch.view("a", arrays).astype(np.float32)
@@ -143,6 +151,36 @@ def _k0_stray(
     return _out_of_bounds(self, after, c, before, sizes) if sizes[2] == 0 else ()  # type: ignore[index]
 
 
+def _does_nothing(self: FakeExecutor, after: Arrays, c: np.ndarray, before: np.ndarray, sizes: object) -> tuple[()]:
+    c[...] = before
+    return ()
+
+
+def _does_nothing_at_k0(
+    self: FakeExecutor, after: Arrays, c: np.ndarray, before: np.ndarray, sizes: object
+) -> tuple[()]:
+    return _does_nothing(self, after, c, before, sizes) if sizes[2] == 0 else ()  # type: ignore[index]
+
+
+def _all_nan(self: FakeExecutor, after: Arrays, c: np.ndarray, before: np.ndarray, sizes: object) -> tuple[()]:
+    c[...] = np.nan
+    return ()
+
+
+def _nan_at_k0(self: FakeExecutor, after: Arrays, c: np.ndarray, before: np.ndarray, sizes: object) -> tuple[()]:
+    return _all_nan(self, after, c, before, sizes) if sizes[2] == 0 else ()  # type: ignore[index]
+
+
+def _wrong_second_time(
+    self: FakeExecutor, after: Arrays, c: np.ndarray, before: np.ndarray, sizes: object
+) -> tuple[()]:
+    """As a race does it: right in the first run, far off in the second."""
+    _float_atomics(self, after, c, before, sizes)
+    if self.runs % 2 == 0:
+        c[0] += 3
+    return ()
+
+
 FAULTS: Mapping[str, Callable[..., tuple[Hazard, ...]]] = {
     "": _none,
     "skip_epilogue_tile": _skip_epilogue_tile,
@@ -160,4 +198,9 @@ FAULTS: Mapping[str, Callable[..., tuple[Hazard, ...]]] = {
     "upper_triangle": _upper_triangle,
     "triangle_and_more": _triangle_and_more,
     "k0_stray": _k0_stray,
+    "does_nothing": _does_nothing,
+    "does_nothing_at_k0": _does_nothing_at_k0,
+    "all_nan": _all_nan,
+    "nan_at_k0": _nan_at_k0,
+    "wrong_second_time": _wrong_second_time,
 }

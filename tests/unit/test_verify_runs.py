@@ -203,6 +203,104 @@ def test_an_extra_set_that_the_baseline_does_not_handle_is_left_out() -> None:
     assert "K=0" not in base.verification.sizes
 
 
+def _nan_reference(a: np.ndarray, b: np.ndarray) -> dict[str, np.ndarray]:
+    return {"c": np.full((a.shape[0], b.shape[1]), np.nan)}
+
+
+NANS = Reference(Path("nan_reference.py"), _nan_reference, frozenset({"a", "b"}))
+
+
+@pytest.mark.parametrize("reference", [None, NANS])
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("does_nothing", "no element of 'c' was written"),
+        ("all_nan", "every element of 'c' is NaN: nothing could be told apart"),
+    ],
+)
+def test_a_kernel_that_leaves_nothing_to_compare_does_not_pass(
+    fault: str, words: str, reference: Reference | None
+) -> None:
+    vacuous = record(fault, reference, SPEC_FULL)
+    assert vacuous.verification.verdict == "failed"
+    assert words in vacuous.verification.reason
+    assert {check.verdict for check in vacuous.verification.checks} == {"failed"}
+
+
+def test_an_inout_output_that_does_not_change_does_not_pass() -> None:
+    vacuous = record("does_nothing", None, gemm_spec(('role = "out"', 'role = "inout"')))
+    assert vacuous.verification.verdict == "failed"
+    assert "no element of 'c' was changed" in vacuous.verification.reason
+
+
+def test_a_reference_of_nan_is_not_met_by_numbers() -> None:
+    assert "miss the reference" in record("", NANS, SPEC_FULL).verification.reason
+
+
+def test_what_could_not_be_compared_is_said() -> None:
+    def some(a: np.ndarray, b: np.ndarray, alpha: float) -> dict[str, np.ndarray]:
+        values = _reference(a, b, alpha)
+        values["c"][0, 0] = np.nan
+        return values
+
+    one = record("nan", Reference(Path("r.py"), some, frozenset({"a", "b", "alpha"})), SPEC_FULL)
+    assert one.verification.verdict == "passed"
+    assert "1 of 153 elements of 'c' are NaN in the reference (0.65%)" in one.verification.reason
+    half = record("upper_triangle", None, SPEC_FULL).verification
+    assert half.verdict == "passed"
+    assert half.reason.startswith("ragged: 108 of 153 elements of 'c' were not written")
+
+
+@pytest.mark.parametrize("fault", ["", "does_nothing_at_k0", "nan_at_k0"])
+def test_nothing_has_to_be_written_where_there_is_nothing_to_read(fault: str) -> None:
+    extra = trip_count_sets({"M": 9, "N": 5, "K": 99}, "K", 4, 2)
+    base = record(fault, None, SPEC_FULL, extra)
+    assert (base.verification.verdict, base.left_out) == ("passed", ())
+    assert verify(base, program(fault), None, FakeExecutor()).verdict == "passed"
+    if fault:
+        assert verify(base, program(""), None, FakeExecutor()).verdict == "failed"
+
+
+def test_both_runs_count_where_the_baseline_does_not_repeat_itself() -> None:
+    for reference in (REFERENCE, None):
+        base = record("float_atomics", reference, SPEC_FULL)
+        racy = verify(base, program("wrong_second_time"), None, FakeExecutor())
+        assert racy.verdict == "failed"
+        assert "out of tolerance" in racy.reason
+
+
+def test_an_extra_set_that_cannot_be_launched_is_left_out() -> None:
+    extra = trip_count_sets({"M": 9, "N": 5, "K": 99}, "K", 4, 2)
+    split = gemm_spec(("empty = { M = 8, N = 8, K = 0 }\n", ""), ('"ceil_div(M, BM)", 1', '"ceil_div(M, BM)", "K"'))
+    base = record(spec=split, extra_sets=extra)
+    assert base.verification.verdict == "passed"
+    assert len(base.left_out) == 1
+    assert base.left_out[0].startswith("K=0: grid.z = K is 0")
+
+
+def test_an_extra_set_that_the_driver_or_the_reference_refuses_is_left_out() -> None:
+    extra = {"K=0": {"M": 9, "N": 5, "K": 0}}
+    executor = FakeExecutor(refuses_at=1)
+    base = baseline_runs(program(), SPEC_FULL, CONSTANTS, executor, 7, REFERENCE, extra)
+    assert (base.verification.verdict, base.left_out) == ("passed", ("K=0: CUDA_ERROR_INVALID_VALUE",))
+    dead = baseline_runs(program(), SPEC_FULL, CONSTANTS, FakeExecutor(error_at=1), 7, REFERENCE, extra)
+    assert (dead.verification.verdict, dead.verification.reason) == ("failed", "K=0: CUDA_ERROR_ILLEGAL_ADDRESS")
+
+    def no_zero(a: np.ndarray, b: np.ndarray, alpha: float) -> dict[str, np.ndarray]:
+        if not a.size:
+            raise ZeroDivisionError
+        return _reference(a, b, alpha)
+
+    picky = Reference(Path("r.py"), no_zero, frozenset({"a", "b", "alpha"}))
+    assert "ZeroDivisionError" in record("", picky, SPEC_FULL, extra).left_out[0]
+
+
+def test_a_variant_whose_launch_does_not_fit_fails_there() -> None:
+    verdict = verify(BASELINE, program(), LaunchChange(constants={"THREADS": 4096}), FakeExecutor())
+    assert verdict.verdict == "failed"
+    assert "4096" in verdict.reason
+
+
 def test_without_an_executor_nothing_runs() -> None:
     nothing = baseline_runs(program(), SPEC, CONSTANTS, None, 7)
     assert nothing.verification.verdict == "not_run"

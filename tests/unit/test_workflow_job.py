@@ -141,6 +141,7 @@ class Card:
     name = "gpu"
     arch = "sm_90"
     is_hung = False
+    is_dead = False
 
     def __init__(self, faulty: set[bytes]) -> None:
         self.faulty = faulty

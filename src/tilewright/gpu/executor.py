@@ -54,6 +54,11 @@ class GpuExecutor:
         return self.info.arch
 
     @property
+    def is_dead(self) -> bool:
+        """An earlier fault took the context with it."""
+        return self._dead is not None
+
+    @property
     def is_hung(self) -> bool:
         """A kernel never ended. An orderly exit of the process would wait for it: leave through ``os._exit``."""
         return self._dead == TIMED_OUT

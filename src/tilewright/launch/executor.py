@@ -74,6 +74,11 @@ class Executor(Protocol):
         """The architecture it runs, as ``sm_90``."""
         ...
 
+    @property
+    def is_dead(self) -> bool:
+        """An earlier fault took the device's context: no later run can succeed."""
+        ...
+
     def run(self, program: Program, launch: BoundLaunch, arrays: Mapping[str, np.ndarray]) -> RunResult:
         """Run ``program`` once.
 

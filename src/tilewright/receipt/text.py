@@ -133,7 +133,8 @@ def verify_text(verify: Verification) -> str:
         return "not verified"
     if verify.verdict == "failed":
         return f"FAILED{where}{f': {verify.reason}' if verify.reason else ''}"
-    return f"verified{where}{f', {verify.tolerance}' if verify.tolerance else ''}"
+    told = "".join(f", {text}" for text in (verify.tolerance, verify.reason) if text)
+    return f"verified{where}{told}"
 
 
 def proof_text(proof: Proof) -> str:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tilewright.errors import TilewrightError
 from tilewright.launch.bind import BoundLaunch, bind
 from tilewright.launch.executor import Executor, Hazard, Program, RunResult
 from tilewright.launch.inputs import make_inputs, poisoned_outputs
 from tilewright.launch.spec import LaunchSpec
 from tilewright.verify.compare import bitwise, place_of, raw_bits, root_mean_square, within
+from tilewright.verify.coverage import is_starved, nothing_to_compare, partly_compared
 from tilewright.verify.reference import Reference
 from tilewright.verify.tolerance import Tolerance, derive, read_arithmetic
 from tilewright.verify.verdict import SizeCheck, Verification, judge, not_run
@@ -46,6 +48,7 @@ class SetRecord:
         max_abs_error: from the reference.
         hazards: of the baseline's runs.
         problem: what is wrong with the baseline here; "" where nothing is.
+        note: what share of the outputs could not be compared; "" where all was.
     """
 
     name: str
@@ -61,6 +64,7 @@ class SetRecord:
     max_abs_error: float | None
     hazards: tuple[Hazard, ...]
     problem: str
+    note: str = ""
 
     @property
     def bound(self) -> float | None:
@@ -79,7 +83,8 @@ class BaselineRecord:
         sets: in the order in which they ran.
         left_out: extra sets that the baseline itself does not handle, each with the reason: no variant has to.
         verification: the baseline's own verdict. It fails where it strays out of its buffers, changes its inputs,
-            leaves unwritten what the reference defines, or misses the reference.
+            leaves unwritten what the reference defines, misses the reference, or leaves nothing to compare: an output
+            without a written element, or of NaNs alone.
     """
 
     program: Program
@@ -124,8 +129,15 @@ def baseline_runs(
     for name in _small_first(sets):
         if progress:
             progress(name)
-        record = _run_set(program, spec, constants, executor, (name, sets[name], seed), reference, reduction)
-        if record.problem and record.outputs and name not in spec.sizes:
+        is_extra = name not in spec.sizes
+        try:
+            record = _run_set(program, spec, constants, executor, (name, sets[name], seed), reference, reduction)
+        except TilewrightError as error:
+            if not is_extra:
+                raise
+            left_out.append(f"{name}: {error.message}")  # its grid is empty, or the reference has no answer
+            continue
+        if record.problem and is_extra and not executor.is_dead:
             left_out.append(f"{name}: {record.problem}")
             continue
         records.append(record)
@@ -195,6 +207,8 @@ def _run_set(
     unwritten = _unwritten(launch, first, second)
     problem = _reads_outputs(executor, program, launch, inputs, (first, second), unwritten)
     outputs = {buffer.name: first.arrays[buffer.name] for buffer in launch.buffers if buffer.is_written}
+    if name == "default" or not is_starved(launch):
+        problem = problem or nothing_to_compare(launch, inputs, outputs, unwritten)
     length = sizes.get(reduction, constants.get(reduction))
     expected = reference.compute(launch, inputs) if reference else None
     tolerances = _tolerances(program, launch, outputs, expected, None if length is None else int(length))
@@ -216,6 +230,7 @@ def _run_set(
         max_abs_error=max_abs_error,
         hazards=hazards,
         problem=problem or (hazards[0].message if hazards else ""),
+        note=partly_compared(launch, unwritten, expected),
     )
 
 
@@ -318,7 +333,7 @@ def _judge(records: list[SetRecord], executor: Executor) -> Verification:
             bit_identical=True if record.is_deterministic and record.outputs else None,
             max_abs_error=record.max_abs_error,
             bound=record.bound,
-            message=record.problem,
+            message=record.problem or record.note,
         )
         for record in records
     ]

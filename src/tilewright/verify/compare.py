@@ -58,9 +58,10 @@ def within(
 ) -> Difference:
     """Compare a result with a float64 reference of the same shape.
 
-    A NaN in the reference asks for a NaN, or says that the element is not defined: unwritten is then right too. An
-    infinity asks for the same one. ``count`` is the number of elements out of tolerance (unwritten ones that the
-    reference defines among them); ``max_abs`` is taken over the finite, written elements.
+    A NaN in the reference asks for a NaN, or says that the element is not defined: unwritten is then right too (whoever
+    accepts that has to say how many there are: `verify.coverage`). An infinity asks for the same one. ``count`` is the
+    number of elements out of tolerance (unwritten ones that the reference defines among them); ``max_abs`` is taken
+    over the finite, written elements.
     """
     import numpy as np
 

@@ -22,7 +22,7 @@ class SizeCheck:
         bit_identical: to the baseline there; None where a tolerance replaced it, or the launch failed.
         max_abs_error: from the reference.
         bound: the absolute part of the tolerance that the error had to keep.
-        message: what is wrong; "" where nothing is.
+        message: what is wrong; where nothing is, what share could not be compared, or "".
     """
 
     size: str
@@ -47,7 +47,7 @@ class Verification:
         hazards: stray writes, modified inputs, races.
         checks: the verdict at each of ``sizes``.
         tolerance: what replaces bit identity, where the baseline is not deterministic; else "".
-        reason: one sentence that says why; "" for a plain pass.
+        reason: one sentence that says why; for a pass, what share of a set could not be compared, or "".
     """
 
     verdict: Verdict
@@ -64,6 +64,7 @@ class Verification:
 def judge(executor: str, checks: Sequence[SizeCheck], hazards: Iterable[Hazard], tolerance: str) -> Verification:
     """Put the verdicts of the single size sets together."""
     failed = [check for check in checks if check.verdict == "failed"]
+    told = failed or [check for check in checks if check.message]
     errors = [check.max_abs_error for check in checks if check.max_abs_error is not None]
     bits = {check.bit_identical for check in checks}
     return Verification(
@@ -75,7 +76,7 @@ def judge(executor: str, checks: Sequence[SizeCheck], hazards: Iterable[Hazard],
         hazards=tuple(dict.fromkeys(hazards)),
         checks=tuple(checks),
         tolerance=tolerance,
-        reason=f"{failed[0].size}: {failed[0].message}" if failed else "",
+        reason=f"{told[0].size}: {told[0].message}" if told else "",
     )
 
 
