@@ -44,6 +44,8 @@ def test_what_only_nvcc_needs_is_left_out() -> None:
         ("-maxrregcount", "build/unknown_flag"),
         ("-G", "build/unoptimised"),
         ("-I/opt/include", "build/include_flag"),
+        ("-DTEXT='never closed", "build/bad_quotes"),
+        ("-DX=a\\", "build/bad_quotes"),
     ],
 )
 def test_what_cannot_be_is_said(flag: str, code: str) -> None:

@@ -54,7 +54,7 @@ def test_reference_gets_scalars_as_the_kernel_does(tmp_path: Path) -> None:
     ("body", "words", "line"),
     [
         ("def reference(:\n", "SyntaxError", 2),
-        ("raise RuntimeError('at import')\n", "at import", None),
+        ("raise RuntimeError('at import')\n", "at import", 2),
         ("x = 1\n", "no function reference", None),
         ("def reference(a):\n    return {'c': a @ a}\n", "ValueError", 3),
         ("def reference(c):\n    return {'c': c}\n", "TypeError", None),
@@ -71,6 +71,28 @@ def test_wrong_references(tmp_path: Path, body: str, words: str, line: int | Non
     assert caught.value.facts["file"] == str(path)
     assert caught.value.facts.get("line") == line
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("import sys\nsys.exit(3)\n", 2),
+        ("import sys\ndef reference(a):\n    sys.exit('no')\n", 3),
+    ],
+)
+def test_a_reference_that_leaves_is_an_input_error(tmp_path: Path, body: str, line: int) -> None:
+    path = tmp_path / "leaves.py"
+    path.write_text(body)
+    with pytest.raises(TilewrightError, match="SystemExit") as caught:
+        load_reference(path).compute(LAUNCH, make_inputs(LAUNCH, 1))
+    assert (caught.value.code, caught.value.exit_code) == ("verify/bad_reference", 2)
+    assert caught.value.facts["line"] == line
+
+
+def test_what_a_reference_prints_does_not_reach_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    body = "print('loading')\ndef reference(a):\n    print('running')\n    return {'c': np.zeros((17, 9))}\n"
+    load_reference(reference_file(tmp_path, body)).compute(LAUNCH, make_inputs(LAUNCH, 1))
+    assert capsys.readouterr().out == ""
 
 
 def test_missing_reference(tmp_path: Path) -> None:

@@ -69,10 +69,11 @@ def nvrtc_flags(flags: tuple[str, ...]) -> list[str]:
     One string may hold several words (``"-Xptxas -O3"``), and a value may follow as the next word or after ``=``.
 
     Raises:
-        TilewrightError: ``build/unknown_flag`` for one that neither knows, ``build/unoptimised`` for ``-G``,
-            ``build/include_flag`` for include folders (the sidecar's ``include`` names them).
+        TilewrightError: ``build/bad_quotes`` where a quote is not closed, ``build/unknown_flag`` for a flag that none
+            of them knows, ``build/unoptimised`` for ``-G``, ``build/include_flag`` for include folders (the sidecar's
+            ``include`` names them).
     """
-    words = [word for flag in flags for word in shlex.split(flag)]
+    words = [word for flag in flags for word in _words(flag)]
     out: list[str] = []
     position = 0
     while position < len(words):
@@ -94,6 +95,14 @@ def nvrtc_flags(flags: tuple[str, ...]) -> list[str]:
                 "build/unknown_flag", f"The flag {word} is not known.", hint="Use a flag of nvcc or NVRTC, or drop it."
             )
     return out
+
+
+def _words(flag: str) -> list[str]:
+    try:
+        return shlex.split(flag)
+    except ValueError as error:
+        message = f"The flag {flag} cannot be read: {str(error).rstrip('.').lower()}."
+        raise TilewrightError("build/bad_quotes", message, hint="Close the quote under [build] flags.") from None
 
 
 def _split(words: list[str], position: int) -> tuple[str, str | None, int]:

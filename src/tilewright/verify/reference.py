@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -55,9 +57,10 @@ class Reference:
                 values[array.name] = launch.view(array.name, inputs)
         taken = {name: value for name, value in values.items() if self.names is None or name in self.names}
         try:
-            with np.errstate(all="ignore"):
+            # What it prints goes to stderr: stdout is the receipt's.
+            with np.errstate(all="ignore"), contextlib.redirect_stdout(sys.stderr):
                 outputs = self.function(**taken)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failed(error) from error
         return self._checked(launch, outputs)
 
@@ -84,30 +87,33 @@ class Reference:
     def _wrong(self, what: str) -> TilewrightError:
         return TilewrightError("verify/bad_reference", f"reference() {what}.", {"file": str(self.path)})
 
-    def _failed(self, error: Exception) -> TilewrightError:
+    def _failed(self, error: Exception | SystemExit) -> TilewrightError:
         facts: dict[str, object] = {"file": str(self.path)}
-        lines = [
-            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)
-        ]
-        if lines:
-            facts["line"] = lines[-1]
+        facts |= _line(error, self.path)
         message = f"reference() failed: {type(error).__name__}: {error}."
         return TilewrightError("verify/bad_reference", message, facts)
 
 
 def load_reference(path: Path) -> Reference:
-    """Run the file and take its ``reference``. Nothing is written beside it, and it is not put into ``sys.modules``."""
+    """Run the file and take its ``reference``. Nothing is written beside it, and it is not put into ``sys.modules``.
+
+    It needs no GPU and no inputs, so that a file that does not load is found before anything else is done.
+
+    Raises:
+        TilewrightError: ``verify/no_reference`` where it cannot be read, ``verify/bad_reference`` where it does not
+            load (``sys.exit`` included) or defines no ``reference``.
+    """
     facts: dict[str, object] = {"file": str(path)}
     namespace: dict[str, Any] = {"__name__": f"tilewright_reference_{path.stem}", "__file__": str(path)}
     try:
-        exec(compile(path.read_bytes(), str(path), "exec"), namespace)
+        with contextlib.redirect_stdout(sys.stderr):
+            exec(compile(path.read_bytes(), str(path), "exec"), namespace)
     except OSError as error:
         raise TilewrightError(
             "verify/no_reference", f"the reference cannot be read: {error.strerror}.", facts
         ) from None
-    except Exception as error:
-        if isinstance(error, SyntaxError):
-            facts["line"] = error.lineno
+    except (Exception, SystemExit) as error:
+        facts |= {"line": error.lineno} if isinstance(error, SyntaxError) else _line(error, path)
         message = f"the reference does not load: {type(error).__name__}: {error}."
         raise TilewrightError("verify/bad_reference", message, facts) from error
     function = namespace.get("reference")
@@ -116,3 +122,9 @@ def load_reference(path: Path) -> Reference:
     parameters = inspect.signature(function).parameters.values()
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     return Reference(path, function, None if takes_any else frozenset(parameter.name for parameter in parameters))
+
+
+def _line(error: BaseException, path: Path) -> dict[str, object]:
+    """The last line of the reference's own that the error went through, as facts."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return {"line": lines[-1]} if lines else {}
