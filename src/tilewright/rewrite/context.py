@@ -194,8 +194,12 @@ class Context(Rings):
         if behind:
             end = line_end(text, loop.stmt.span.end)
             rest = lexical.without_comments(text)[loop.stmt.span.end : end].strip()
-            at = loop.stmt.span.end if rest else end
-            edits.append(Edit(at, at, f"\n{self.outer}{behind}"))
+            if rest:  # code follows on the line
+                skip = len(text[loop.stmt.span.end :]) - len(text[loop.stmt.span.end :].lstrip(b" \t"))
+                at = loop.stmt.span.end
+                edits.append(Edit(at, at + skip, f"\n{self.outer}{behind}\n{self.outer}"))
+            else:
+                edits.append(Edit(end, end, f"\n{self.outer}{behind}"))
         return edits
 
     def first_barrier(self) -> list[str]:

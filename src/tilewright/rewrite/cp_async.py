@@ -6,9 +6,10 @@ from tilewright.rewrite.context import LAST_BARRIER, Context
 from tilewright.rewrite.cp_async_copies import HEADER, AsyncCopies
 from tilewright.rewrite.edits import Edit, finish, indented, unified_diff
 from tilewright.rewrite.result import Remedy, RewrittenSource
-from tilewright.source import ir
+from tilewright.source import ir, lexical
 from tilewright.source.kernel import Copy, CopyLoop, LaneStore, LoadItem, Refusal, RefusalCode, TiledKernel, Widening
 
+_BOM = b"\xef\xbb\xbf"
 ASYNC_WIDTHS = (4, 8, 16)  # PTX ISA, cp.async: cp-size is 4, 8 or 16 bytes
 
 
@@ -92,19 +93,20 @@ class _Writer:
         c, kernel = self.c, self.c.kernel
         edits = c.declarations(ring=True)
         edits += c.loop_edit(self._loop(), LAST_BARRIER)
-        if b"cuda_pipeline.h" not in kernel.text:
+        if b"cuda_pipeline.h" not in lexical.without_comments(kernel.text):
             edits.append(self._include())
         return finish(kernel.text, edits)
 
     def _include(self) -> Edit:
-        """Behind the last #include in front of the kernel; at the top of the file where there is none."""
-        text, limit = self.c.kernel.text, self.c.kernel.loop.insert_at
-        at = start = 3 if self.c.kernel.text.startswith(b"\xef\xbb\xbf") else 0
-        for line in text[start:].split(b"\n"):
-            if start >= limit:
-                break
+        """Behind the last unconditional #include in front of the kernel; at the top of the file where there is none."""
+        text, limit = lexical.without_comments(self.c.kernel.text), self.c.kernel.loop.insert_at
+        at = start = len(_BOM) if text.startswith(_BOM) else 0
+        depth = 0
+        for line in text[start:limit].split(b"\n")[:-1]:
             start += len(line) + 1
-            if line.lstrip().startswith(b"#include"):
+            directive = line.replace(b" ", b"").lstrip()
+            depth += directive.startswith(b"#if") - directive.startswith(b"#endif")
+            if depth == 0 and directive.startswith(b"#include"):
                 at = start
         return Edit(at, at, f"{HEADER}\n")
 

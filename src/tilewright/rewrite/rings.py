@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from tilewright.rewrite.edits import Edit, indent_at, line_start
 from tilewright.rewrite.quoting import Quotes
 from tilewright.source import ir, lexical
 from tilewright.source.kernel import Refusal, SharedArray, TiledKernel
 
 _DYNAMIC_ALIGNMENT = 128
+_EXTERN = re.compile(rb"\bextern\b[^;{}]*\b__shared__\b")
 
 
 class Names:
@@ -82,9 +85,9 @@ class Rings(Quotes):
     def _undividable(self) -> Refusal | None:
         """A dynamic ring needs the dynamic memory for itself, and every array in a declaration of its own."""
         text = lexical.without_comments(self.kernel.text)
-        other = text.find(b"extern __shared__")
-        if other >= 0:
-            line = lexical.line_of(text, other)
+        other = _EXTERN.search(text)
+        if other is not None:
+            line = lexical.line_of(text, other.start())
             what = "a ring above 48 KiB needs the dynamic shared memory, which the file uses already"
             return Refusal("not_understood", what, line, "ask for fewer stages")
         for array in self.kernel.staged:

@@ -10,6 +10,7 @@ from tilewright.source.c_types import size_of
 from tilewright.source.copies import LoadReader
 from tilewright.source.disjoint import Disjoint
 from tilewright.source.expr_types import Types
+from tilewright.source.intrinsics import is_known
 from tilewright.source.kernel import Bump, Copy, CopyLoop, KLoop, LaneStore, LoadItem, Refusal, SharedArray, TiledKernel
 from tilewright.source.kloop import KLoopFinder, Phases
 from tilewright.source.legality import Legality, flat
@@ -50,6 +51,10 @@ class _Analysis:
             what, bad = min(self.kernel.errors, key=lambda e: e[1].start)
             hint = "a macro used as syntax, or a construct not understood yet"
             return Refusal("not_understood", f"the kernel cannot be read here: {what}", self.line(bad.start), hint)
+        for call in ir.walk(self.kernel.body):
+            if isinstance(call, ir.Call) and call.callee in self.kernel.functions and is_known(call.callee):
+                what = f"the file defines a `{call.callee}` of its own"
+                return Refusal("not_understood", what, self.line(call.span.start), "give it another name")
         phases = self.finder.find()
         if isinstance(phases, Refusal):
             return phases

@@ -158,9 +158,9 @@ class Collector:
             out.asynchronous.append(call.span)
         elif short in self._functions:
             self._device_call(self._functions[short], call, out)
-        elif short in intrinsics.WRITES_FIRST and call.args:
+        elif self._fragment_call(name) and short in intrinsics.WRITES_FIRST and call.args:
             self._write(call.args[0], out, call.span)
-        elif short == "store_matrix_sync" and call.args:
+        elif self._fragment_call(name) and short == "store_matrix_sync" and call.args:
             out.stores.append(Store(self.places.at(call.args[0]), call.span))
         elif not self._harmless(name):
             if intrinsics.OTHER_BARRIERS.match(name):
@@ -172,6 +172,10 @@ class Collector:
                 self._record(self.places.at(arg), out, call.span)
         for arg in call.args:
             self._visit(arg, out)
+
+    @staticmethod
+    def _fragment_call(name: str) -> bool:
+        return name.split("<")[0].split("::")[0] in ("wmma", "nvcuda", short_name(name))
 
     @staticmethod
     def _harmless(name: str) -> bool:

@@ -53,6 +53,12 @@ _ASM_BARRIERS = re.compile(_GUARD + r"(?:bar|barrier)\b")
 _ASM_STORES = re.compile(_GUARD + r"(?:st|stmatrix|red|atom|wmma\.store)\b")
 
 
+def is_known(name: str) -> bool:
+    """Whether the analyses go by the name of a function."""
+    known = VALUES.match(name) or HARMLESS.match(name) or ASYNCHRONOUS.search(name)
+    return bool(known) or name in BARRIERS | HARMLESS_SYNC | LOADS
+
+
 def is_asynchronous_asm(code: str) -> bool:
     return _ASYNC_ASM.search(code) is not None
 

@@ -149,9 +149,9 @@ class KLoopFinder:
         """What stands in front of the K-loop must be readable, and let all threads of a block pass or none."""
         for node in ir.walk(stmt):
             if isinstance(node, ir.OpaqueStmt):
-                return self._no(f"in front of the K-loop stands {_article(node.what)}, which is not understood", node)
-            if isinstance(node, ir.Opaque) and node.what != "lambda expression" and self._may_leave(node):
-                return self._no(f"in front of the K-loop stands {_article(node.what)}, which may return", node)
+                return self._no(f"in front of the K-loop stands {node.what}, which is not understood", node)
+            if isinstance(node, ir.Opaque) and node.what != "a lambda" and self._may_leave(node):
+                return self._no(f"in front of the K-loop stands {node.what}, which may return", node)
             if isinstance(node, ir.Asm) and any("inline PTX" in w for w, _ in self.collector.collect([node]).unknown):
                 return self._no("in front of the K-loop stands inline PTX that is not understood", node)
         if not self.collector.collect([stmt]).jumps:
@@ -278,7 +278,3 @@ def _only_pragma(text: bytes) -> bool:
 
 def _plain_unary(node: ir.Expr | ir.Stmt) -> bool:
     return isinstance(node, ir.Unary) and node.op in ("+", "-", "~", "!")
-
-
-def _article(what: str) -> str:
-    return what if what.startswith(("a ", "an ", "the ")) else f"a {what}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.source import ir
+from tilewright.source.c_types import size_of
 from tilewright.source.nodes import make_parser, number, span, text
 from tilewright.source.parse_expressions import ExpressionConverter, Scope
 
@@ -109,15 +110,31 @@ class KernelConverter(ExpressionConverter):
         if kind == "param" and dims:  # an array parameter is a pointer
             pointers += not reference
             dims = dims if reference else dims[:-1]
+        return self._symbol(node, name, kind, type_text, pointers, tuple(reversed(dims)), reference, init, extern)
+
+    def _symbol(
+        self,
+        node: Node,
+        name: str,
+        kind: str,
+        type_text: str,
+        pointers: int,
+        dims: tuple[ir.Expr, ...],
+        reference: bool,
+        init: ir.Expr | None,
+        extern: bool,
+    ) -> ir.Symbol:
+        """A new symbol, known from here to the end of its scope."""
+        depth = len(self._scopes) - 1
         symbol = ir.Symbol(
             len(self.symbols),
             name,
             kind,
             type_text,
             pointers,
-            tuple(reversed(dims)),
+            dims,
             self._span(node),
-            len(self._scopes) - 1,
+            depth,
             reference,
             init,
             extern,
@@ -168,10 +185,39 @@ class KernelConverter(ExpressionConverter):
             return ir.Nothing(self._span(node))
         if inner.type == "gnu_asm_expression":
             return self._asm(inner, node)
+        if (declared := self._misread_declaration(inner)) is not None:
+            return ir.Declare(self._span(node), (declared,))
         expansion = self._macro_statements(inner)
         if expansion is not None:
             return ir.Block(self._span(node), expansion)
         return ir.Do(self._span(node), self._expr(inner))
+
+    def _misread_declaration(self, node: Node) -> ir.Symbol | None:
+        """``float (&row)[4] = acc[i];``, which the grammar reads as an assignment to ``float(&row)[4]``."""
+        value: Node | None = None
+        target: Node | None = node
+        if node.type == "assignment_expression":
+            target, value = node.child_by_field_name("left"), node.child_by_field_name("right")
+        dims: list[Node] = []
+        while target is not None and target.type == "subscript_expression":
+            indices = target.child_by_field_name("indices")
+            dims += indices.named_children if indices is not None else []
+            target = target.child_by_field_name("argument")
+        callee = target.child_by_field_name("function") if target is not None else None
+        arguments = target.child_by_field_name("arguments") if target is not None else None
+        if not dims or callee is None or arguments is None or len(arguments.named_children) != 1:
+            return None
+        inner = arguments.named_children[0]
+        name = inner.child_by_field_name("argument") if inner.type == "pointer_expression" else None
+        if name is None or name.type != "identifier" or size_of(text(callee)) is None:
+            return None
+        operator = inner.child_by_field_name("operator")
+        by_reference = operator is not None and text(operator) == "&"
+        init = self._expr(value) if value is not None else None
+        sizes = tuple(self._expr(d) for d in reversed(dims))
+        return self._symbol(
+            node, text(name), "local", text(callee), 0 if by_reference else 1, sizes, by_reference, init, False
+        )
 
     def _stmt_if_statement(self, node: Node) -> ir.Stmt:
         clause = node.child_by_field_name("condition")

@@ -24,6 +24,10 @@ _TYPE_NODES = {
     "decltype",
     "dependent_type",
 }
+_OPAQUE = {
+    "template_function": "`<` and `>` that read as a template (parentheses around the comparisons help)",
+    "lambda_expression": "a lambda",
+}
 _CAST_CALLS = {"static_cast", "reinterpret_cast", "const_cast"}
 
 
@@ -113,7 +117,7 @@ class ExpressionConverter:
             assert isinstance(result, ir.Expr)
             return result
         parts = tuple(self._expr(c) for c in node.named_children if c.type != "comment" and "type" not in c.type)
-        return ir.Opaque(self._span(node), node.type.replace("_", " "), parts)
+        return ir.Opaque(self._span(node), _OPAQUE.get(node.type, f"a {node.type.replace('_', ' ')}"), parts)
 
     def _part(self, node: Node, name: str) -> ir.Expr:
         child = node.child_by_field_name(name)
