@@ -21,17 +21,18 @@ def line_of(text: str, part: str) -> int:
 
 def test_reads_everything(tmp_path: Path) -> None:
     (tmp_path / "ref.py").write_text("def reference(**inputs): return {}\n")
+    (tmp_path / "headers").mkdir()
     path = tmp_path / "gemm.toml"
     path.write_text(
         'template = ["float", 64]\narch = "sm_86"\n'
         + GEMM
-        + '[build]\ndefines = { FAST = 1, NAME = "x", ON = true }\ninclude = ["../include"]\nstd = "c++17"\n'
+        + '[build]\ndefines = { FAST = 1, NAME = "x", ON = true }\ninclude = ["headers"]\nstd = "c++17"\n'
         + 'flags = ["--use_fast_math"]\n[reference]\nfile = "ref.py"\n[assume]\nno_alias = true\n'
     )
     spec = load_sidecar(path)
     assert (spec.kernel, spec.template, spec.arch) == ("gemm", ("float", "64"), "sm_86")
     assert spec.build.defines == {"FAST": "1", "NAME": "x", "ON": "true"}
-    assert spec.build.include == (tmp_path / "../include",)
+    assert spec.build.include == (tmp_path / "headers",)
     assert (spec.build.std, spec.build.flags) == ("c++17", ("--use_fast_math",))
     assert spec.sizes["ragged"] == {"M": 17, "N": 9, "K": 5}
     assert [arg.name for arg in spec.args] == ["a", "b", "c", "M", "N", "K", "alpha"]
@@ -85,6 +86,14 @@ WRONG = [
     ("value = 0.5", "value = 0.5\n[assume]\nno_alias = 1", "no_alias", "wrong_type", "true or false"),
     ("value = 0.5", "value = 0.5\n[build]\nstd = 'c++98'", "std", "bad_value", "c++17"),
     ("value = 0.5", "value = 0.5\n[build]\ndefines = { 'A B' = 1 }", "defines", "bad_value", "macro"),
+    ("value = 0.5", "value = 0.5\n[build]\ninclude = ['.',\n  'no where']", "'no where'", "no_include", "no where"),
+    (
+        "value = 0.5",
+        "value = 0.5\n[build]\ncompile_commands = 'c.json'",
+        "compile",
+        "not_supported",
+        "not supported yet",
+    ),
     ("value = 0.5", "value = 0.5\n[build]\nflags = '-G'", "flags", "wrong_type", "list of texts"),
 ]
 
@@ -164,6 +173,11 @@ def altered(index: int, name: str, kind: str) -> list[tuple[str, str]]:
         (altered(0, "a", "const float*"), 'dtype = "float16"', "argument_type", "(to float32), the array is float16"),
         (altered(0, "a", "const __nv_bfloat16*"), 'dtype = "float16"', "argument_type", "bfloat16"),
         (altered(0, "a", "std::int32_t *"), 'dtype = "float16"', "argument_type", "int32"),
+        (altered(0, "a", "const int8_t* __restrict__"), 'dtype = "float16"', "argument_type", "(to int8)"),
+        (altered(0, "a", "signed char const *"), 'dtype = "float16"', "argument_type", "(to int8)"),
+        (altered(0, "a", "unsigned char*"), 'dtype = "float16"', "argument_type", "(to uint8)"),
+        (altered(0, "a", "__nv_fp8_e4m3*"), 'dtype = "float16"', "argument_type", "(to float8_e4m3fn)"),
+        (altered(0, "a", "double*"), 'dtype = "float16"', "argument_type", "(to float64)"),
     ],
 )
 def test_check_against_signature(parameters: list[tuple[str, str]], part: str, code: str, words: str) -> None:
@@ -175,7 +189,15 @@ def test_check_against_signature(parameters: list[tuple[str, str]], part: str, c
 
 
 def test_check_against_accepts_storage_types() -> None:
-    for kind in ("const unsigned short*", "const uint16_t *", "char*", "void const*", "T*", "const half a[]", "uint4*"):
+    for kind in (
+        "const unsigned short*",
+        "const uint16_t *",
+        "void const*",
+        "std::byte*",
+        "T*",
+        "const half a[]",
+        "uint4*",
+    ):
         check_against(gemm_spec(), altered(0, "a", kind), CONSTANTS)
     check_against(gemm_spec(), altered(3, "", "T"), CONSTANTS)
 
@@ -185,6 +207,20 @@ def test_check_against_binds_every_set() -> None:
         check_against(gemm_spec(), PARAMETERS, {"BM": 8, "THREADS": 64})
     with pytest.raises(TilewrightError, match=r"grid.y = ceil_div\(M, BM\) is 0"):
         check_against(gemm_spec(("empty = { M = 8", "empty = { M = 0")), PARAMETERS, CONSTANTS)
+
+
+def test_a_block_must_keep_the_launch_bounds() -> None:
+    check_against(gemm_spec(), PARAMETERS, CONSTANTS, max_threads=64)
+    with pytest.raises(TilewrightError, match="has 64 threads; __launch_bounds__ of gemm allows 63") as caught:
+        check_against(gemm_spec(), PARAMETERS, CONSTANTS, max_threads=63)
+    assert caught.value.facts["line"] == line_of(GEMM, "block =")
+
+
+def test_a_kernel_without_an_output_cannot_be_verified() -> None:
+    with pytest.raises(TilewrightError, match="has no output") as caught:
+        check_against(gemm_spec(('role = "out"', 'role = "in"')), PARAMETERS, CONSTANTS)
+    assert caught.value.facts["line"] == line_of(GEMM, "[[args]]")
+    check_against(gemm_spec(('role = "out"', 'role = "inout"')), PARAMETERS, CONSTANTS)
 
 
 def test_lines_of_hard_toml() -> None:

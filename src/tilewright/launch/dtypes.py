@@ -83,6 +83,7 @@ C_TYPES: Mapping[str, str] = {
     ),
     **dict.fromkeys(("half", "__half"), "float16"),
     **dict.fromkeys(("nv_bfloat16", "__nv_bfloat16"), "bfloat16"),
+    "__nv_fp8_storage_t": "uint8",
     "__nv_fp8_e4m3": "float8_e4m3fn",
     "__nv_fp8_e5m2": "float8_e5m2",
     "float": "float32",
@@ -118,8 +119,9 @@ def read_c_type(text: str) -> CType:
 def contradiction(c_type: CType, dtype: DType) -> str:
     """Why an argument of ``dtype`` cannot be passed as ``c_type``, or "" where it can (or where it is not known).
 
-    A scalar must have the very type. A pointer to bytes carries anything; one to other integers is taken as storage of
-    elements of the same width; one to a floating type must match, for a kernel reads the bits as that type.
+    A scalar must have the very type. A pointer to integers is taken as storage of elements of the same width (fp8 in
+    ``uint8_t``, half in ``unsigned short``); one to a floating type must match, for a kernel reads the bits as that
+    type. ``void*``, vectors and types of the file's own are not known here.
     """
     if c_type.dtype is None:
         return ""
@@ -129,5 +131,5 @@ def contradiction(c_type: CType, dtype: DType) -> str:
     shown = " ".join(c_type.text.split())
     if not c_type.is_pointer:
         return f"the parameter is '{shown}' ({declared.name}), the argument is {dtype.name}"
-    storage = declared.kind in ("int", "uint", "bool") and declared.item_bytes in (1, dtype.item_bytes)
+    storage = declared.kind in ("int", "uint", "bool") and declared.item_bytes == dtype.item_bytes
     return "" if storage else f"the parameter is '{shown}' (to {declared.name}), the array is {dtype.name}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
-from tilewright.launch.bind import bind
+from tilewright.launch.bind import BoundLaunch, bind
 from tilewright.launch.dtypes import DTYPES, DType, contradiction, read_c_type
 from tilewright.launch.expressions import Expression, Number, Place, parse_call
 from tilewright.launch.spec import ArgSpec, BuildSpec, Fill, LaunchSpec, Role, Triple
@@ -86,13 +87,17 @@ def parse_sidecar(text: str, path: Path) -> LaunchSpec:
 
 
 def check_against(
-    spec: LaunchSpec, parameters: Sequence[tuple[str, str]], constants: Mapping[str, int | float]
+    spec: LaunchSpec,
+    parameters: Sequence[tuple[str, str]],
+    constants: Mapping[str, int | float],
+    max_threads: int | None = None,
 ) -> None:
     """Compare a sidecar with the kernel's signature, and bind every size set.
 
     Args:
         parameters: (name, C type as written) of each parameter, in order; an unnamed one is "".
         constants: every constant of the file, template arguments included.
+        max_threads: the first value of ``__launch_bounds__``: threads that a block may have at most; None without.
 
     Raises:
         TilewrightError: the first thing that does not fit, with its line.
@@ -105,8 +110,19 @@ def check_against(
         raise spec.error(path, "argument_count", message, "Give one [[args]] per parameter, in order.")
     for index, (arg, (name, kind)) in enumerate(zip(spec.args, parameters, strict=True)):
         _check_argument(spec, index, arg, name, kind)
+    if not any(arg.is_pointer and arg.role != "in" for arg in spec.args):
+        hint = 'Give role = "out" (or "inout") to what the kernel writes.'
+        raise spec.error(("args",), "no_output", f"{spec.kernel} has no output: nothing could be verified.", hint)
     for size_set in spec.sizes:
-        bind(spec, size_set, constants)
+        _check_threads(spec, bind(spec, size_set, constants), max_threads)
+
+
+def _check_threads(spec: LaunchSpec, launch: BoundLaunch, max_threads: int | None) -> None:
+    threads = math.prod(launch.block)
+    if max_threads is not None and threads > max_threads:
+        shape = " x ".join(map(str, launch.block))
+        message = f"a block of {shape} has {threads} threads; __launch_bounds__ of {spec.kernel} allows {max_threads}."
+        raise spec.error(("launch", "block"), "out_of_range", message, "A launch with more fails.")
 
 
 def _check_argument(spec: LaunchSpec, index: int, arg: ArgSpec, name: str, kind: str) -> None:
@@ -151,14 +167,26 @@ def _build(table: Table, folder: Path) -> BuildSpec:
     if std is not None and std not in _STANDARDS:
         message = f"build.std is '{std}'; known are {', '.join(_STANDARDS)}."
         raise table.place("std").error("bad_value", message)
-    commands = table.optional_text("compile_commands")
+    if table.optional_text("compile_commands") is not None:
+        hint = "Name the folders, macros and flags with include, defines and flags."
+        raise table.place("compile_commands").error(
+            "not_supported", "build.compile_commands is not supported yet.", hint
+        )
     return BuildSpec(
         defines={name: c_text(value) for name, value in defines.data.items()},
-        include=tuple(folder / text for text in table.texts("include")),
+        include=_include(table, folder),
         std=std,
         flags=table.texts("flags"),
-        compile_commands=folder / commands if commands else None,
     )
+
+
+def _include(table: Table, folder: Path) -> tuple[Path, ...]:
+    folders = tuple(folder / text for text in table.texts("include"))
+    for index, path in enumerate(folders):
+        if not path.is_dir():
+            message = f"the include folder '{table.data['include'][index]}' does not exist beside the sidecar."
+            raise table.place("include", index).error("no_include", message)
+    return folders
 
 
 def _triple(table: Table, key: str) -> Triple:

@@ -66,7 +66,6 @@ class BuildSpec:
     include: tuple[Path, ...] = ()
     std: str | None = None
     flags: tuple[str, ...] = ()
-    compile_commands: Path | None = None
 
 
 @dataclass(frozen=True)
