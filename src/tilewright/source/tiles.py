@@ -67,8 +67,9 @@ def tile_of(
     order = [i.array for i in _copies(loads)]
     for array in sorted(staged, key=lambda a: order.index(a.symbol)):
         copied = counts.get(array.symbol)
-        elements = copied // array.element_bytes if copied else array.elements
-        rows.append(elements // bk if bk and elements % bk == 0 else None)
+        # Without the thread count the copies cannot be counted, and the array's own size may hold padding.
+        elements = copied // array.element_bytes if copied else 0
+        rows.append(elements // bk if bk and elements and elements % bk == 0 else None)
     bm, bn = (rows[0] if rows else None), (rows[1] if len(rows) > 1 else None)
     return Tile(bm, bn, bk, {a.name: a.dims for a in staged}, threads, {a.name: a.type_text for a in staged})
 

@@ -18,6 +18,7 @@ from tilewright.source.device_view import device_view
 from tilewright.source.parse import number
 from tilewright.source.reader import KernelFunction, KernelSource, OpenKernel, open_kernel, read_source
 from tilewright.verify.reference import load_reference
+from tilewright.workflow.threads import bound_of
 
 _KERNEL_NAME = re.compile(r"__global__[^;{}]*?\b(\w+)\s*\(")
 
@@ -91,7 +92,7 @@ def open_file(
     block = None
     if spec is not None:
         constants = opened.constants.names()
-        check_against(spec, function.params, constants)
+        check_against(spec, function.params, constants, bound_of(function.launch_bounds, constants))
         if spec.reference is not None:
             load_reference(spec.reference)  # a reference that cannot be read is found here, not on the GPU
         block = bind(spec, "default", constants).block

@@ -32,11 +32,18 @@ from tilewright.workflow.records import (
     tile_record,
 )
 from tilewright.workflow.study import StudiedVariant, Study
+from tilewright.workflow.threads import with_threads
 from tilewright.workflow.variants import later_variants, make, proof_of, rewriters, widened_control
 
 NO_SIDECAR = (
     "No sidecar: nothing can be launched, so nothing is verified or timed, and the trip count is not known. "
     "A sidecar (KERNEL.toml beside KERNEL.cu) adds verification at every size, timing, and the number of tiles."
+)
+
+
+NO_THREADS = (
+    "How many threads a block has is not known, so there is no budget and no prediction. "
+    "A sidecar, or __launch_bounds__, says it."
 )
 
 
@@ -63,6 +70,9 @@ def study(
         understood = confirm(understood, opened.compiler) or understood
     if isinstance(understood, Refusal):
         return replace(base, refusal=refusal_record(understood))
+    understood = with_threads(understood, opened.function.launch_bounds)
+    if understood.tile.threads is None:
+        base = replace(base, notes=(*base.notes, NO_THREADS))
     return _full(base, opened, understood, arch, baseline_proof, stages, wanted, progress)
 
 
@@ -77,10 +87,9 @@ def _full(
     progress: Callable[[str], None],
 ) -> Study:
     spec = opened.compiler.spec
-    threads = kernel.tile.threads or 0
     plan = budget(
         arch,
-        threads=max(threads, 1),
+        threads=kernel.tile.threads or 1,
         registers=opened.baseline.resources.registers,
         smem_single_bytes=base.baseline_resources.smem_bytes or 0,
         staged_bytes=sum(a.total_bytes for a in kernel.staged),
@@ -89,8 +98,10 @@ def _full(
     made = {record.variant_label(v.name, v.stages) for v in variants if v.refusal is None}
     num_tiles, blocks = _launch_facts(kernel, spec, base)
     facts = plan_facts(kernel, opened, proof, num_tiles, blocks, variants)
-    decision = decide(facts, plan, arch)
     rows, proposals = budget_records(plan)
+    decision: record.Decision | None = decision_record(decide(facts, plan, arch), made)
+    if kernel.tile.threads is None:  # what fits a block can still be told, what fits an SM cannot
+        rows, proposals, decision = (), (), None
     reduction, extra = _trip_sets(kernel, spec, base, stages)
     assumptions = [*kernel.assumptions]
     if spec is not None:
@@ -102,11 +113,11 @@ def _full(
         preconditions=preconditions_of(kernel, plan, num_tiles),
         budget=rows,
         proposals=proposals,
-        decision=decision_record(decision, made),
+        decision=decision,
         variants=tuple(variants),
         widened=widened_control(kernel, opened.compiler),
         assumptions=tuple(assumptions),
-        notes=(*base.notes, plan.cliff_text),
+        notes=(*base.notes, plan.cliff_text) if rows else base.notes,
         extra_sets=extra,
         reduction=reduction,
     )
