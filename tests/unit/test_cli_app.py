@@ -19,6 +19,7 @@ from tilewright.cli.app import VERBS, main
 from tilewright.errors import TilewrightError
 from tilewright.receipt.record import Receipt, Tool
 from tilewright.receipt.reports import InspectReport, ProveReport
+from tilewright.settings import Settings
 
 
 @dataclass
@@ -254,6 +255,48 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         running.stdout.close()
         assert running.wait(timeout=30) == 0
         assert running.stderr.read() == b""
+
+
+ROOMS = [sys.executable, "-m", "tilewright"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", [["doctor"], ["doctor", "--json"], ["--help"], ["--version"]])
+def test_a_full_disk_is_one_message_and_exit_2(arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*ROOMS, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) <= 2
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("arguments", ["doctor", "doctor --json", "inspect nothing.cu"])
+def test_closed_streams_bring_no_trace(arguments: str, closed: str) -> None:
+    command = f"{sys.executable} -m tilewright {arguments} {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode in ((2,) if ">&-" in closed.split() or "nothing" in arguments else (0, 3))
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("json_option", [[], ["--json"]])
+def test_what_the_system_refuses_is_bad_input(
+    workflow: FakeWorkflow, capsys: pytest.CaptureFixture[str], json_option: list[str]
+) -> None:
+    workflow.raises = PermissionError(13, "Permission denied", "locked/a.cu")
+    assert main(["inspect", "locked/a.cu", *json_option]) == 2
+    out, err = capsys.readouterr()
+    assert "cli/os_error" in (out if json_option else err)
+    assert "locked/a.cu" in (out if json_option else err)
+    assert "Permission denied" in (out if json_option else err)
+
+
+def test_a_dumb_terminal_gets_no_escape_codes() -> None:
+    assert Settings.from_environment({"TERM": "xterm"}).color
+    dumb = Settings.from_environment({"TERM": "dumb"})
+    assert (dumb.color, dumb.dumb_terminal) == (False, True)
 
 
 def test_output_that_does_not_encode_is_escaped() -> None:

@@ -43,6 +43,12 @@ def test_progress_is_silent_where_stderr_is_no_terminal(capsys: pytest.CaptureFi
     assert capsys.readouterr().err == ""
 
 
+def test_progress_is_silent_on_a_dumb_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", Screen())
+    with Progress(Settings(Path("cache"), color=False, dumb_terminal=True)) as progress:
+        assert progress._timer is None
+
+
 def test_progress_of_a_quick_run_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen()
     monkeypatch.setattr("sys.stderr", screen)

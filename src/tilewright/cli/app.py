@@ -9,8 +9,9 @@ from cyclopts import App, CycloptsError, Parameter
 
 from tilewright import __version__
 from tilewright.cli import doctor, inspect, pipeline, prove
-from tilewright.cli.failures import EXIT_INTERRUPTED, report, unexpected
-from tilewright.errors import TilewrightError
+from tilewright.cli.failures import EXIT_INTERRUPTED, refused_by_system, report, unexpected
+from tilewright.cli.terminal import complain, mute
+from tilewright.errors import EXIT_BAD_INPUT, EXIT_OK, TilewrightError
 from tilewright.settings import Settings
 
 HELP = """Turn a tiled CUDA kernel into a software-pipelined one, and prove it.
@@ -48,6 +49,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in tokens
     settings = Settings.from_environment()
+    code = _run(tokens, settings, as_json=as_json)
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()  # what is left of --help: a full disk must show here, not in the interpreter's exit
+    except (OSError, ValueError) as error:
+        mute()
+        return code or (EXIT_OK if isinstance(error, BrokenPipeError) else EXIT_BAD_INPUT)
+    return code
+
+
+def _run(tokens: Sequence[str], settings: Settings, *, as_json: bool) -> int:
     try:
         code = make_app()(tokens, exit_on_error=False, print_error=False, result_action="return_value")
         return code if isinstance(code, int) else 0
@@ -56,8 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TilewrightError as error:
         return report(error, settings, as_json=as_json)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        complain("interrupted")
         return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        mute()  # the reader of --help has gone away
+        return EXIT_BAD_INPUT
+    except OSError as error:
+        return report(refused_by_system(error, settings), settings, as_json=as_json)
     except Exception as error:
         return unexpected(error, settings, as_json=as_json)
 

@@ -81,15 +81,17 @@ def run(
             run=not no_run,
             progress=progress,
         )
-    if json:
-        from tilewright.receipt.record import to_json
+    try:
+        if json:
+            from tilewright.receipt.record import to_json
 
-        emit(to_json(outcome.receipt))
-    else:
-        from tilewright.receipt.text import render
+            emit(to_json(outcome.receipt))
+        else:
+            from tilewright.receipt.text import render
 
-        page = canvas(settings)
-        emit(render(outcome.receipt, width=page.width, color=page.color, verbose=verbose))
-    if outcome.hung:
-        leave_now(outcome.exit_code)
+            page = canvas(settings)
+            emit(render(outcome.receipt, width=page.width, color=page.color, verbose=verbose))
+    finally:
+        if outcome.hung:
+            leave_now(outcome.exit_code)
     return outcome.exit_code
