@@ -19,9 +19,9 @@ def test_unverified_sources_are_named_so(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {
         "receipt.json",
         "igemm_tiled.ldg.unverified.cu",
-        "igemm_tiled.ldg.diff",
+        "igemm_tiled.ldg.unverified.diff",
         *(f"igemm_tiled.cp_async{s}.unverified.cu" for s in (2, 3, 4)),
-        *(f"igemm_tiled.cp_async{s}.diff" for s in (2, 3, 4)),
+        *(f"igemm_tiled.cp_async{s}.unverified.diff" for s in (2, 3, 4)),
     }
 
 
@@ -58,6 +58,55 @@ def test_what_is_there_already_stays(tmp_path: Path) -> None:
     write_out(samples.laptop(), tmp_path)
     assert (tmp_path / "igemm_tiled.cp_async2.cu").read_text() == "verified earlier"
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_the_other_name_of_a_variant_goes_where_an_earlier_receipt_lists_it(tmp_path: Path) -> None:
+    (tmp_path / "notes.cu").write_text("mine")
+    write_out(samples.laptop(), tmp_path)
+    edited = tmp_path / "igemm_tiled.cp_async3.unverified.cu"
+    edited.write_text("mine now")
+    write_out(samples.with_gpu(), tmp_path)
+    left = {path.name for path in tmp_path.iterdir() if "unverified" in path.name}
+    assert left == {edited.name}
+    assert (tmp_path / "igemm_tiled.cp_async2.cu").exists()
+    write_out(samples.laptop(), tmp_path)
+    assert not (tmp_path / "igemm_tiled.cp_async2.cu").exists()
+    assert not (tmp_path / "igemm_tiled.cp_async2.diff").exists()
+    assert (tmp_path / "notes.cu").read_text() == "mine"
+
+
+def test_a_receipt_that_is_not_ours_removes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "receipt.json").write_text('{"total": 3}')
+    (tmp_path / "igemm_tiled.cp_async2.cu").write_text("// cp_async 2\n")
+    write_out(samples.laptop(), tmp_path)
+    assert (tmp_path / "igemm_tiled.cp_async2.cu").exists()
+
+
+def test_a_full_disk_leaves_the_earlier_run_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_out(samples.laptop(), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    write, calls = Path.write_text, []
+
+    def full(self: Path, *arguments: object, **options: object) -> int:
+        calls.append(self)
+        if len(calls) == 4:
+            raise OSError(28, "No space left on device", str(self))
+        return write(self, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(TilewrightError, match="No space left on device") as caught:
+        write_out(samples.with_gpu(), tmp_path)
+    assert ".part" not in str(caught.value)
+    assert str(caught.value.facts["file"]).startswith(str(tmp_path / "igemm_tiled."))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_folder_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "receipt.json").mkdir()
+    with pytest.raises(TilewrightError) as caught:
+        write_out(samples.laptop(), tmp_path)
+    assert caught.value.facts["file"] == str(tmp_path / "receipt.json")
+    assert not list(tmp_path.glob(".*.part"))
 
 
 def test_an_interrupted_write_leaves_the_old_file_and_no_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

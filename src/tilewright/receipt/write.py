@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
-from tilewright.receipt.record import Receipt, Variant, to_json
+from tilewright.receipt.record import Receipt, Variant, from_json, to_json
 
 RECEIPT_NAME = "receipt.json"
+UNVERIFIED = ".unverified"
 
 
 def source_name(kernel_file: str, variant: Variant) -> str:
     """``igemm.cp_async2.cu``; ``igemm.cp_async2.unverified.cu`` unless the variant is accepted."""
-    mark = "" if variant.status == "accepted" else ".unverified"
-    return f"{Path(kernel_file).stem}.{variant.label}{mark}.cu"
+    return f"{_stem(kernel_file, variant)}{_mark(variant)}.cu"
 
 
 def diff_name(kernel_file: str, variant: Variant) -> str:
-    """``igemm.cp_async2.diff``."""
-    return f"{Path(kernel_file).stem}.{variant.label}.diff"
+    """``igemm.cp_async2.diff``; ``igemm.cp_async2.unverified.diff`` unless the variant is accepted."""
+    return f"{_stem(kernel_file, variant)}{_mark(variant)}.diff"
+
+
+def _stem(kernel_file: str, variant: Variant) -> str:
+    return f"{Path(kernel_file).stem}.{variant.label}"
+
+
+def _mark(variant: Variant) -> str:
+    return "" if variant.status == "accepted" else UNVERIFIED
 
 
 def sources_of(receipt: Receipt) -> dict[str, str]:
@@ -42,8 +51,10 @@ def with_paths(receipt: Receipt, out_dir: Path) -> Receipt:
 def write_out(receipt: Receipt, out_dir: Path, sources: Mapping[str, str] | None = None) -> Receipt:
     """Write the sources, the diffs and last ``receipt.json`` into ``out_dir``.
 
-    Files of the same names are replaced; nothing else there is touched. What an earlier run left under another name
-    (a verified source where this run could verify nothing) stays: the receipt names the files that are this run's.
+    Files of the same names are replaced. Where an earlier run left the same variant under its other name (verified
+    then, not verified now, or the reverse), that file goes, so that it cannot be taken for this run's: only if the
+    ``receipt.json`` there lists it and it still holds what that receipt says. Nothing else is touched. All texts are
+    on the disk before the first name changes, so a full disk leaves the earlier run as it was.
 
     Args:
         out_dir: made if missing.
@@ -60,16 +71,75 @@ def write_out(receipt: Receipt, out_dir: Path, sources: Mapping[str, str] | None
     files[RECEIPT_NAME] = to_json(placed)
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            _write_whole(out_dir / name, text)
     except OSError as error:
-        raise TilewrightError(
-            "receipt/cannot_write",
-            f"Cannot write the results: {error.strerror or error}.",
-            {"file": error.filename or str(out_dir)},
-            "Name a folder that you can write with --out.",
-        ) from error
+        raise _cannot_write(out_dir, error) from error
+    stale = _stale_twins(receipt, out_dir, set(files))
+    _write_all(out_dir, files, stale)
     return placed
+
+
+def _write_all(out_dir: Path, files: Mapping[str, str], stale: Iterable[Path]) -> None:
+    """Write everything beside its target, then rename: a reader, or a killed run, never meets half a file."""
+    parts = {name: out_dir / f".tilewright.{os.getpid()}.{index}.part" for index, name in enumerate(files)}
+    try:
+        for name, part in parts.items():
+            with _failing_on(out_dir / name):
+                part.write_text(files[name], encoding="utf-8", newline="")
+        for name, part in parts.items():
+            if name == RECEIPT_NAME:  # the last: until now the old receipt lists what is stale
+                for path in stale:
+                    with _failing_on(path):
+                        path.unlink(missing_ok=True)
+            with _failing_on(out_dir / name):
+                part.replace(out_dir / name)
+    finally:
+        for part in parts.values():
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+def _stale_twins(receipt: Receipt, out_dir: Path, new: Set[str]) -> list[Path]:
+    """Files of the receipt that is there already: the same variant's, under the name that this run does not use."""
+    try:
+        earlier = from_json((out_dir / RECEIPT_NAME).read_bytes())
+    except (OSError, ValueError, TilewrightError):
+        return []  # none, or not one of ours: then nothing there is known to be
+    twins: dict[str, str] = {}  # name → label
+    for variant in receipt.variants:
+        stem = _stem(receipt.kernel.file, variant)
+        for suffix in (".cu", ".diff"):
+            pair = {f"{stem}{suffix}", f"{stem}{UNVERIFIED}{suffix}"}
+            if pair & new:
+                twins |= dict.fromkeys(pair - new, variant.label)
+    listed = [(v.label, v.source_path, v.source) for v in earlier.variants]
+    listed += [(v.label, v.diff_path, v.diff) for v in earlier.variants]
+    return [
+        out_dir / Path(path).name
+        for label, path, text in listed
+        if path and twins.get(Path(path).name) == label and _holds(out_dir / Path(path).name, text)
+    ]
+
+
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return path.read_bytes() == text.encode()
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _failing_on(target: Path) -> Iterator[None]:
+    """Report what the operating system refuses with the name that the user knows, not the temporary one."""
+    try:
+        yield
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+
+
+def _cannot_write(target: Path, error: OSError) -> TilewrightError:
+    message = f"Cannot write the results: {error.strerror or error}."
+    hint = "Name a folder that you can write with --out."
+    return TilewrightError("receipt/cannot_write", message, {"file": str(target)}, hint)
 
 
 def _placed(kernel_file: str, variant: Variant, out_dir: Path) -> Variant:
@@ -77,14 +147,3 @@ def _placed(kernel_file: str, variant: Variant, out_dir: Path) -> Variant:
         return variant
     source = str(out_dir / source_name(kernel_file, variant))
     return replace(variant, source_path=source, diff_path=str(out_dir / diff_name(kernel_file, variant)))
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write beside the target and rename, so that a reader (or a killed run) never meets half a file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        temporary.write_text(text, encoding="utf-8", newline="")
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
