@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -67,6 +68,27 @@ def test_a_predicted_gain_is_never_called_measured() -> None:
     measured = render(samples.with_gpu())
     assert "predicted, not measured" not in measured
     assert "cp_async2: width 1.55x * asynchronous copy 1.15x * overlap 1.01x * stages 1.00x" in measured
+
+
+@pytest.mark.parametrize(("tiles", "promised"), [(None, True), (4, True), (3, False), (1, False)])
+def test_no_gain_is_promised_below_four_tiles(tiles: int | None, promised: bool) -> None:
+    receipt = samples.laptop()
+    assert receipt.loop is not None
+    text = render(replace(receipt, loop=replace(receipt.loop, num_tiles=tiles)), width=160)
+    row = next(line for line in text.splitlines() if line.startswith("cp_async2"))
+    assert bool(re.search(r"\d\.\d\d-\d\.\d\dx", row)) is promised
+    assert ("(predicted, not measured)" in text) is promised
+
+
+def test_paths_that_start_with_a_dash_are_no_options() -> None:
+    good = samples.with_gpu()
+    variants = tuple(replace(v, source_path="-out/x.cu" if v.source_path is None else None) for v in good.variants)
+    odd = replace(good, kernel=replace(good.kernel, file="-k.cu"), variants=variants)
+    assert "git diff --no-index ./-k.cu ./-out/x.cu" in render(odd)
+    laptop = samples.laptop()
+    assert "tilewright pipeline ./-k.cu --kernel" in render(
+        replace(laptop, kernel=replace(laptop.kernel, file="-k.cu"))
+    )
 
 
 def test_both_ratios_are_named() -> None:

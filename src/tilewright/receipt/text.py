@@ -217,16 +217,21 @@ def _next(receipt: Receipt) -> list[str]:
     best = judged_variant(receipt)
     if best is None:
         return []
-    file, name = shlex.quote(receipt.kernel.file), shlex.quote(receipt.kernel.name)
+    file, name = _path(receipt.kernel.file), shlex.quote(receipt.kernel.name)
     commands: list[tuple[str, str]] = []
     if best.source_path:
-        commands.append(("review", f"git diff --no-index {file} {shlex.quote(best.source_path)}"))
+        commands.append(("review", f"git diff --no-index {file} {_path(best.source_path)}"))
     else:
         commands.append(("write", f"tilewright pipeline {file} --kernel {name} --out out"))
     if not _ran(receipt):
         again = f"tilewright pipeline {file} --kernel {name} --arch {receipt.arch}"
         commands.append(("next", f"run again on a machine with a GPU: {again}"))
     return [label.ljust(LABEL_WIDTH) + printable(command) for label, command in commands]
+
+
+def _path(path: str) -> str:
+    """Quoted for a shell; one that starts with a dash would be read as an option."""
+    return shlex.quote(f"./{path}" if path.startswith("-") else path)
 
 
 def _ran(receipt: Receipt) -> bool:

@@ -115,7 +115,17 @@ def _math_per_tile(variant: Variant) -> Cell:
     return Cell(number(now))
 
 
+def _promises(receipt: Receipt) -> bool:
+    """Whether there are tiles enough at the default sizes for a prediction to be a promise."""
+    from tilewright.plan.decide import TILES_FOR_A_GAIN
+
+    tiles = receipt.loop.num_tiles if receipt.loop else None
+    return tiles is None or tiles >= TILES_FOR_A_GAIN
+
+
 def _predicted(receipt: Receipt, variant: Variant) -> str:
+    if not _promises(receipt):
+        return "-"
     predicted = receipt.decision.predicted if receipt.decision else {}
     prediction = predicted.get(variant.label)
     if prediction is None or prediction.low is None or prediction.high is None:
@@ -151,7 +161,7 @@ def attribution_lines(receipt: Receipt, pen: Pen) -> list[str]:
         if factors:
             return pen.labelled("gain", f"{variant.label}: {' * '.join(factors)}{_occupancy(gain)}")
     predicted = receipt.decision.gain if receipt.decision else None
-    if predicted is None:
+    if predicted is None or not _promises(receipt):
         return []
     parts = (("width", predicted.width), ("asynchronous copy", predicted.async_copy), ("overlap", predicted.overlap))
     factors = [f"{name} ~{factor(value)}" for name, value in parts if value is not None]
