@@ -37,10 +37,16 @@ State = dict[str, int]  # register or predicate → value; absent is unknown
 
 
 class Evaluator:
-    """Executes instructions of one function on partly known states."""
+    """Executes instructions of one function on partly known states.
 
-    def __init__(self, function: Function, flow: Flow, thread: int | None) -> None:
+    `settled` answers comparisons that constants do not decide: address of the instruction → whether it holds.
+    """
+
+    def __init__(
+        self, function: Function, flow: Flow, thread: int | None, settled: dict[int, bool] | None = None
+    ) -> None:
         self.thread = thread
+        self.settled = settled or {}
         self.calls = {function.instructions[i] for i in flow.calls}
 
     def guard(self, instruction: Instruction, state: State) -> bool | None:
@@ -58,7 +64,7 @@ class Evaluator:
         if instruction.opcode == "CALL" and instruction in self.calls:
             state.clear()
             return
-        results = _results(instruction, state, self.thread)
+        results = _results(instruction, state, self.thread, self.settled.get(instruction.address))
         if guard is None:
             results = {name: (v if state.get(name) == v else None) for name, v in results.items()}
         for name, value in results.items():
@@ -69,13 +75,13 @@ class Evaluator:
 
     def taken(self, branch: Instruction, state: State) -> bool | None:
         """Whether a conditional branch is taken; None when unknown."""
-        name = _condition(branch)
+        name = condition(branch)
         value = _predicate(name, state) if name else None
         return None if value is None else bool(value)
 
     def assume(self, branch: Instruction, taken: bool, state: State) -> None:
         """Take a side of an unknown branch: its predicate is known from here on."""
-        name = _condition(branch)
+        name = condition(branch)
         if name:
             _settle(name, taken, state)
 
@@ -107,7 +113,7 @@ def constants_at(function: Function, flow: Flow, block: int, evaluator: Evaluato
     return dict(known.get(block, {}))
 
 
-def _condition(branch: Instruction) -> str | None:
+def condition(branch: Instruction) -> str | None:
     """The predicate that decides a branch: ``!P0``; None when it is not a single predicate."""
     operands = split(branch.operands)
     named = [o for o in operands[:-1] if _PREDICATE.match(o)]
@@ -157,7 +163,7 @@ def _signed(value: int) -> int:
 
 
 @lru_cache(maxsize=65536)
-def _shape(
+def shape(
     opcode: str, modifiers: tuple[str, ...], operands: str
 ) -> tuple[str | None, tuple[str, ...], tuple[str, ...]]:
     """(result register, result predicates, sources) of an instruction, by its leading operands."""
@@ -181,10 +187,10 @@ def _shape(
     return result, tuple(p for p in predicates if p not in _TRUE), parts[at:]
 
 
-def _results(instruction: Instruction, state: State, thread: int | None) -> dict[str, int | None]:
+def _results(instruction: Instruction, state: State, thread: int | None, settled: bool | None) -> dict[str, int | None]:
     """What an instruction writes: name → value, None for an unknown one."""
     opcode, modifiers = instruction.opcode, instruction.modifiers
-    result, predicates, sources = _shape(opcode, modifiers, instruction.operands)
+    result, predicates, sources = shape(opcode, modifiers, instruction.operands)
     written: dict[str, int | None] = dict.fromkeys(predicates)
     base = opcode.removeprefix("U")
     if opcode == "R2P":
@@ -192,7 +198,7 @@ def _results(instruction: Instruction, state: State, thread: int | None) -> dict
     if opcode in NO_RESULT and base not in _TESTS:
         return {}
     if base == "ISETP":
-        return written | _compare(instruction, sources, state)
+        return written | _compare(instruction, sources, state, settled)
     if base == "PLOP3":
         return written | _predicate_logic(instruction, sources, state)
     if result is None or result in _ZERO:
@@ -326,7 +332,9 @@ def _select(base: str, modifiers: tuple[str, ...], sources: tuple[str, ...], sta
     return ordered[0] if chosen else ordered[1]
 
 
-def _compare(instruction: Instruction, sources: tuple[str, ...], state: State) -> dict[str, int | None]:
+def _compare(
+    instruction: Instruction, sources: tuple[str, ...], state: State, settled: bool | None
+) -> dict[str, int | None]:
     """``ISETP.cmp.bool P, Q, a, b, R``: P = (a cmp b) bool R, Q = !(a cmp b) bool R."""
     modifiers = instruction.modifiers
     names = split(instruction.operands)[:2]
@@ -334,7 +342,7 @@ def _compare(instruction: Instruction, sources: tuple[str, ...], state: State) -
         return {}
     a, b = _value(sources[0], state), _value(sources[1], state)
     other = _predicate(sources[2], state)
-    holds: int | None = None
+    holds = None if settled is None else int(settled)
     if a is not None and b is not None:
         pair = (a, b) if "U32" in modifiers else (_signed(a), _signed(b))
         holds = int(_COMPARE[modifiers[0]](*pair))

@@ -11,7 +11,7 @@ from tilewright.sass.inflight import depbar, run_path
 from tilewright.sass.kloop import Work, find_k_loops, work_of
 from tilewright.sass.listing import Function
 from tilewright.sass.operands import access_bytes, is_global_load
-from tilewright.sass.steady import SteadyPath, steady_path
+from tilewright.sass.steady import SteadyPath, steady_paths
 from tilewright.sass.tiles import LEAST_IN_FLIGHT, Overlap, overlap_of
 from tilewright.sass.untraced import caveats, why_no_k_loop, why_untraced
 
@@ -92,14 +92,72 @@ def prove(function: Function) -> OverlapProof:
     loops = find_k_loops(function, flow, work)
     if not loops:
         return OverlapProof("unknown", math_kind=work.kind, notes=(why_no_k_loop(function, flow, work),))
-    path = steady_path(function, flow, loops[0], work)
-    if path is None:
+    return _prove_loop(function, flow, work, loops)
+
+
+def _prove_loop(function: Function, flow: Flow, work: Work, loops: list[int]) -> OverlapProof:
+    """The verdict on the first of some loops."""
+    paths, is_complete = steady_paths(function, flow, loops[0], work)
+    if not paths:
         return OverlapProof("unknown", math_kind=work.kind, notes=("No path was found that leads round the K-loop.",))
-    proof = _described(function, flow, path, work, loops)
-    untraced = why_untraced(function, path)
-    if untraced:
-        return replace(proof, notes=(untraced, *proof.notes))
-    return _judged(function, path, work, proof)
+    proofs = []
+    for path in paths:
+        proof = _described(function, flow, path, work, loops)
+        untraced = why_untraced(function, path)
+        if untraced:
+            return replace(proof, notes=(untraced, *proof.notes))
+        proofs.append(_judged(function, path, work, proof))
+    return _agreed(function, paths, proofs, is_complete)
+
+
+def _agreed(
+    function: Function, paths: tuple[SteadyPath, ...], proofs: list[OverlapProof], is_complete: bool
+) -> OverlapProof:
+    """One verdict for every choice of waits; where they differ, none."""
+    least = min(proofs, key=lambda proof: proof.mean_in_flight)
+    verdicts = {proof.verdict for proof in proofs}
+    if len(verdicts) == 1 and (is_complete or least.verdict != "overlap"):
+        return least
+    if len(verdicts) == 1:
+        note = f"More than {len(paths)} ways lead round the K-loop that wait differently: not all were judged."
+    else:
+        note = _where_they_part(function, paths, proofs)
+    return replace(_undecided(least), notes=(note, *least.notes))
+
+
+def _undecided(proof: OverlapProof) -> OverlapProof:
+    """The figures that hold whatever way is taken."""
+    return OverlapProof(
+        "unknown",
+        stalls=proof.stalls,
+        math_kind=proof.math_kind,
+        mma_per_tile=proof.mma_per_tile,
+        ops_per_load=proof.ops_per_load,
+        copies=proof.copies,
+        notes=proof.notes,
+        tiles_per_trip=proof.tiles_per_trip,
+        k_loop_line=proof.k_loop_line,
+    )
+
+
+def _where_they_part(function: Function, paths: tuple[SteadyPath, ...], proofs: list[OverlapProof]) -> str:
+    """Names the branch whose sides lead to different verdicts."""
+    one = paths[0]
+    at = next(i for i, proof in enumerate(proofs) if proof.verdict != proofs[0].verdict)
+    theirs = {choice.at: choice.taken for choice in paths[at].choices}
+    parting = next((c.at for c in one.choices if theirs.get(c.at, c.taken) != c.taken), one.choices[0].at)
+    branch = function.instructions[parting]
+    line = f", line {branch.line}" if branch.line is not None else ""
+    return (
+        f"The branch at 0x{branch.address:x}{line} chooses between waits: {_in_words(proofs[0])} on one side, "
+        f"{_in_words(proofs[at])} on the other. Which of them the middle of a run takes was not worked out."
+    )
+
+
+def _in_words(proof: OverlapProof) -> str:
+    if proof.verdict == "overlap":
+        return f"overlap ({proof.tiles_in_flight} in flight)"
+    return "no overlap" if proof.verdict == "no_overlap" else "no wait that retires the copies"
 
 
 def _described(function: Function, flow: Flow, path: SteadyPath, work: Work, loops: list[int]) -> OverlapProof:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tilewright.sass.counters import settled_in
 from tilewright.sass.evaluate import Evaluator, State, constants_at
 from tilewright.sass.flow import Flow, Loop
 from tilewright.sass.kloop import Work
@@ -17,6 +18,8 @@ _STRAY = 0.05
 _LONG_ENOUGH = 30_000  # instructions of a trip; from here on no inner loop is gone round again
 _LONGEST_TRIP = 60_000
 
+_MOST_PATHS = 16
+
 _Score = tuple[float, float, float, float]
 _NOTHING: _Score = (0, 0, 0, 0)
 
@@ -28,6 +31,14 @@ class Step(NamedTuple):
     active: bool
 
 
+class Choice(NamedTuple):
+    """A branch, or a guarded wait (`at`): the way that was taken, and the way that was not."""
+
+    at: int
+    taken: int
+    other: int
+
+
 @dataclass(frozen=True)
 class SteadyPath:
     """One trip of the K-loop.
@@ -37,23 +48,63 @@ class SteadyPath:
         trip: instructions in the order of execution, inner loops written out.
         open_loops: (header block, rounds) of inner loops whose trip count could not be worked out, or is very large:
             they are written out for that many rounds.
+        choices: branches (and guarded waits) that nothing decides and whose sides wait differently: index of the
+            instruction → block that was taken (for a guarded wait: 1 where it waits, else 0).
     """
 
     loop: Loop
     trip: tuple[Step, ...]
     open_loops: tuple[tuple[int, int], ...] = ()
+    choices: tuple[Choice, ...] = ()
 
 
-def steady_path(function: Function, flow: Flow, loop: int, work: Work) -> SteadyPath | None:
-    """A path round the back edge of a loop; None when there is none.
+def steady_paths(function: Function, flow: Flow, loop: int, work: Work) -> tuple[tuple[SteadyPath, ...], bool]:
+    """Paths round the back edge of a loop, one for every choice of waits; none when there is no way round.
 
-    Branches that constants decide (for thread 0) are followed. At every other branch the side with more math is taken;
-    among equals the one with more asynchronous copies, then wider loads, then fewer scalar ones: the guard that ends
-    the copies at the last tiles, and the scalar way for misaligned rows, are left aside.
+    Branches that constants decide (for thread 0), or that the middle of a long run decides (`settled_in`), are
+    followed. At every other branch the side with more math is taken; among equals the one with more asynchronous
+    copies, then wider loads, then fewer scalar ones: the guard that ends the copies at the last tiles, and the scalar
+    way for misaligned rows, are left aside. Where that leaves sides that wait differently, each makes a path of its
+    own, up to `_MOST_PATHS`; the second result is False when there would have been more.
     """
+    first = steady_path(function, flow, loop, work)
+    if first is None:
+        return (), True
+    paths = {first.choices: first}
+    todo: list[tuple[SteadyPath, dict[int, int]]] = [(first, {})]
+    tried: set[tuple[tuple[int, int], ...]] = {()}
+    is_complete = True
+    while todo:
+        path, forced = todo.pop(0)
+        for choice in path.choices:
+            if choice.at in forced:
+                continue
+            other = {**{c.at: c.taken for c in path.choices}, choice.at: choice.other}
+            key = tuple(sorted(other.items()))
+            if key in tried:
+                continue
+            if len(tried) > _MOST_PATHS:
+                is_complete = False
+                break
+            tried.add(key)
+            found = steady_path(function, flow, loop, work, other)
+            if found is not None and found.choices not in paths:
+                paths[found.choices] = found
+                todo.append((found, {choice.at: choice.other, **forced}))
+    return tuple(paths.values()), is_complete
+
+
+def steady_path(
+    function: Function, flow: Flow, loop: int, work: Work, forced: dict[int, int] | None = None
+) -> SteadyPath | None:
+    """The path that `steady_paths` puts first, or, of the choices between waits, the one with those that are forced."""
     values = _values(function, flow, flow.loops[loop], work)
+    settled = settled_in(function, flow, flow.loops[loop])
     for thread in (0, None):  # what holds for thread 0 need not be the rule: other warps may do the copies
-        found = _Walk(function, flow, loop, values, Evaluator(function, flow, thread)).path()
+        evaluator = Evaluator(function, flow, thread)
+        known = constants_at(function, flow, flow.loops[loop].header, evaluator)
+        evaluator.settled = settled
+        found = _Walk(function, flow, loop, values, evaluator, forced or {}).path(known)
         if found is not None and _holds_all(found, values, work):
             return found
     return found
@@ -66,10 +117,12 @@ class _Values:
     Attributes:
         scores: by block: (math, asynchronous bytes, wide loads, minus scalar loads).
         copies: the copies that count; a scalar load beside wider or asynchronous copies does not.
+        boards: scoreboards that copies are outstanding on.
     """
 
     scores: dict[int, _Score]
     copies: frozenset[int]
+    boards: int
 
 
 def _holds_all(path: SteadyPath, values: _Values, work: Work) -> bool:
@@ -96,29 +149,45 @@ def _values(function: Function, flow: Flow, loop: Loop, work: Work) -> _Values:
             sum(size[i] ** 2 for i in body if i in staged and i not in narrow),
             -sum(i in narrow for i in body),
         )
-    return _Values(scores, frozenset(is_async | (staged - narrow)))
+    boards = 0
+    for i in inside:
+        board = code[i].write_barrier
+        if board is not None and (code[i].opcode == "LDGDEPBAR" or i in staged - narrow):
+            boards |= 1 << board
+    return _Values(scores, frozenset(is_async | (staged - narrow)), boards)
 
 
 class _Walk:
     """Walks a loop once round, from its header back to its header."""
 
-    def __init__(self, function: Function, flow: Flow, loop: int, values: _Values, evaluator: Evaluator) -> None:
-        self.function = function
+    def __init__(
+        self,
+        function: Function,
+        flow: Flow,
+        loop: int,
+        values: _Values,
+        evaluator: Evaluator,
+        forced: dict[int, int],
+    ) -> None:
         self.code = function.instructions
         self.flow = flow
         self.loop = flow.loops[loop]
         self.evaluator = evaluator
         self.copies = values.copies
+        self.boards = values.boards
+        self.forced = forced
+        self.choices: dict[int, Choice] = {}
         self.inner = {
             other.header: other for other in flow.loops if other.blocks < self.loop.blocks and other is not self.loop
         }
         self.worth = self._worth_from(values.scores)
+        self.ahead: dict[int, frozenset[int]] = {}
         self.trip: list[Step] = []
         self.visits: dict[int, int] = {}
         self.open_loops: dict[int, int] = {}
 
-    def path(self) -> SteadyPath | None:
-        known = constants_at(self.function, self.flow, self.loop.header, self.evaluator)
+    def path(self, known: State) -> SteadyPath | None:
+        known = dict(known)
         at = self.loop.header
         while len(self.trip) < _LONGEST_TRIP:
             self.visits[at] = self.visits.get(at, 0) + 1
@@ -127,7 +196,7 @@ class _Walk:
             if following is None:
                 return None
             if following == self.loop.header:
-                return SteadyPath(self.loop, tuple(self.trip), tuple(self.open_loops.items()))
+                return SteadyPath(self.loop, tuple(self.trip), tuple(self.open_loops.items()), self._chosen())
             for header, inner in self.inner.items():  # a loop that is entered anew counts its rounds anew
                 if following not in inner.blocks:
                     self.visits.pop(header, None)
@@ -141,6 +210,10 @@ class _Walk:
             guard = self.evaluator.guard(instruction, known)
             if guard is None and i in self.copies:
                 guard = not is_zero_fill(instruction)  # of a copy and its zero fill, the tile's middle takes the copy
+                self.evaluator.assume_guard(instruction, guard, known)
+            elif guard is None and instruction.opcode == "DEPBAR":
+                guard = bool(self.forced.get(i, 0))
+                self.choices[i] = Choice(i, int(guard), int(not guard))
                 self.evaluator.assume_guard(instruction, guard, known)
             self.evaluator.step(instruction, known)
             self.trip.append(Step(i, guard is not False and not instruction.is_off))
@@ -158,9 +231,39 @@ class _Walk:
         if not options:
             return self._leave(block)
         best = max(options, key=lambda s: (self._value(s), -options.index(s)))
+        other = next((s for s in options if s != best), best)
+        branch = self.flow.blocks[block].end - 1
+        if other != best and self._value(other) == self._value(best) and self._waits_differ(best, other):
+            best, other = (other, best) if self.forced.get(branch) == other else (best, other)
+            self.choices.setdefault(branch, Choice(branch, best, other))
         if len(successors) == 2:
             self.evaluator.assume(last, best == successors[1], known)
         return best
+
+    def _chosen(self) -> tuple[Choice, ...]:
+        return tuple(self.choices[at] for at in sorted(self.choices))
+
+    def _waits_differ(self, one: int, other: int) -> bool:
+        """Whether what only one of two sides executes waits for copies."""
+        a, b = self._ahead(one), self._ahead(other)
+        return any(self._waits(block) for block in a ^ b)
+
+    def _ahead(self, block: int) -> frozenset[int]:
+        """Blocks from one on to the end of the trip."""
+        if block not in self.ahead:
+            seen: set[int] = set()
+            todo = [block]
+            while todo:
+                at = todo.pop()
+                if at not in seen and at in self.loop.blocks and at != self.loop.header:
+                    seen.add(at)
+                    todo.extend(self.flow.blocks[at].successors)
+            self.ahead[block] = frozenset(seen)
+        return self.ahead[block]
+
+    def _waits(self, block: int) -> bool:
+        body = self.code[self.flow.blocks[block].first : self.flow.blocks[block].end]
+        return any(not i.is_off and (i.opcode == "DEPBAR" or i.wait_mask & self.boards) for i in body)
 
     def _goes_round(self, block: int, successor: int) -> bool:
         """True for the ways that lead round an inner loop again although nothing says that it goes on."""

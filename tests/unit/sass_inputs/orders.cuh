@@ -225,7 +225,9 @@ __device__ __forceinline__ void ldg_consumed(Tile& tile, int count) {
     }
 #define T decltype(tile)
 #define N tile.count
-#ifndef EXTRA
+#if defined(CHOICES)
+#include "choices.cuh"
+#elif !defined(EXTRA)
 ORDER(baseline, 1, single(tile, N))
 ORDER(ring_s2, 2, (ring<T, 2, 0>(tile, N)))
 ORDER(ring_s3, 3, (ring<T, 3, 1>(tile, N)))

@@ -1,0 +1,86 @@
+"""Branches that choose between waits: what the middle of a run takes, or `unknown`; never a guess."""
+
+from __future__ import annotations
+
+import pytest
+from sass_inputs.assemble import assemble
+from sass_inputs.nvrtc import listing_of
+
+from tilewright.sass.proof import OverlapProof, prove
+
+OVERLAP = {"drain_by_number": 2, "drain_first": 2, "drain_last_tile": 1, "drain_extra": 2, "by_row": 2}
+NO_OVERLAP = ("first_trip", "first_trips", "last_trip")
+UNKNOWN = ("by_flag", "by_flag_twin", "half_way")
+COMPILED = (("half.cu", "sm_86"), ("half.cu", "sm_120a"), ("float.cu", "sm_90a"))
+
+
+def proof_of(engine: str, arch: str, kernel: str) -> OverlapProof:
+    function = listing_of(engine, arch, "CHOICES").function(kernel)
+    assert function is not None
+    return prove(function)
+
+
+@pytest.mark.parametrize(("engine", "arch"), COMPILED)
+def test_the_middle_of_a_run_decides(engine: str, arch: str) -> None:
+    """A drain at the last tiles is no steady state, a first trip is none either."""
+    for kernel, tiles in OVERLAP.items():
+        proof = proof_of(engine, arch, kernel)
+        assert (kernel, proof.verdict, proof.tiles_in_flight) == (kernel, "overlap", tiles)
+    for kernel in NO_OVERLAP:
+        assert (kernel, proof_of(engine, arch, kernel).verdict) == (kernel, "no_overlap")
+
+
+@pytest.mark.parametrize(("engine", "arch"), COMPILED)
+def test_what_nothing_decides_is_unknown_and_named(engine: str, arch: str) -> None:
+    for kernel in UNKNOWN:
+        proof = proof_of(engine, arch, kernel)
+        assert (kernel, proof.verdict, proof.tiles_in_flight, proof.wait) == (kernel, "unknown", 0, "")
+        assert "chooses between waits" in proof.notes[0]
+        assert "overlap (2 in flight) on" in proof.notes[0]
+        assert "no overlap on" in proof.notes[0]
+        assert ", line " in proof.notes[0]
+
+
+@pytest.mark.parametrize(("engine", "arch"), COMPILED)
+def test_where_all_ways_overlap_the_least_counts(engine: str, arch: str) -> None:
+    proof = proof_of(engine, arch, "either_way")
+    assert (proof.verdict, proof.tiles_in_flight) == ("overlap", 1)
+
+
+HEAD = "MOV R50, RZ\ntop:\nLDGSTS.E.BYPASS.128 [R1], [R2.64]\nLDGDEPBAR // W0\n"
+TAIL = "LDSM.16.M88.4 R4, [R3] // W5\n" + "HMMA.16816.F32 R8, R12, R16, R8\n" * 4
+END = "ISETP.GE.AND P1, PT, R50, R30, PT\n@!P1 BRA `(top)\nEXIT"
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("ISETP.GE.AND P0, PT, R50, R31, PT", "overlap"),  # R31 = R30 - 2: the last two tiles
+        ("ISETP.LT.AND P0, PT, R50, R31, PT", "no_overlap"),
+        ("ISETP.GE.AND P0, PT, R50, R32, PT", "unknown"),  # R32 is anything
+        ("ISETP.GE.AND P0, PT, R50, 0x2, PT", "no_overlap"),
+        ("ISETP.LT.AND P0, PT, R50, 0x2, PT", "overlap"),
+        ("ISETP.LT.AND P0, PT, R50, 0x200, PT", "unknown"),  # is a run longer?
+        ("ISETP.EQ.AND P0, PT, R50, R32, PT", "overlap"),
+        ("ISETP.NE.AND P0, PT, R50, R32, PT", "no_overlap"),
+        ("ISETP.EQ.AND P0, PT, R33, R32, PT", "unknown"),  # no counter
+    ],
+)
+def test_comparisons_of_a_counter(test: str, expected: str) -> None:
+    """P0 guards an extra wait for everything."""
+    start = f"IADD3 R31, R30, -0x2, RZ\n{HEAD}DEPBAR.LE SB0, 0x1\n{test}\n"
+    step = "IADD3 R50, R50, 0x1, RZ\n"
+    branch = f"{start}@!P0 BRA `(on)\nDEPBAR.LE SB0, 0x0\non:\n{TAIL}{step}{END}"
+    assert prove(assemble(branch)).verdict == expected
+    guarded = f"{start}@P0 DEPBAR.LE SB0, 0x0\n{TAIL}{step}{END}"
+    assert prove(assemble(guarded)).verdict == expected
+    doubled = branch.replace("R50, R50, 0x1", "R50, R50, R34")
+    assert prove(assemble(doubled)).verdict == "unknown", "a step that is not constant makes no counter"
+
+
+def test_a_step_on_one_side_only_makes_no_counter() -> None:
+    body = f"{HEAD}DEPBAR.LE SB0, 0x1\nISETP.EQ.AND P0, PT, R50, R32, PT\n@!P0 BRA `(on)\nDEPBAR.LE SB0, 0x0\n"
+    both = f"{body}on:\n{TAIL}IADD3 R50, R50, 0x1, RZ\n{END}"
+    one = f"{body}IADD3 R50, R50, 0x1, RZ\non:\n{TAIL}{END}"
+    assert prove(assemble(both)).verdict == "overlap"
+    assert prove(assemble(one)).verdict == "unknown"
