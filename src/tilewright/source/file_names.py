@@ -46,37 +46,40 @@ def _alias_pairs(root: Node) -> Iterator[tuple[str, str]]:
 
 def constants(root: Node, parser: Parser, macros: dict[str, Macro]) -> dict[str, Constant]:
     """Initialisers of ``constexpr``/``const`` variables outside functions, of enumerators and of plain macros."""
-    converter = KernelConverter(parser, macros)
     out: dict[str, Constant] = {}
     for macro in macros.values():
         if macro.params is None and macro.body:
             tree = parser.parse(f"const auto tilewright_v = {macro.body}\n;".encode()).root_node
-            for _, (_, init) in _constants_in(tree, converter) if not tree.has_error else ():
+            for _, (_, init) in _constants_in(tree, parser, macros) if not tree.has_error else ():
                 out[macro.name] = ("", init)
-    for name, constant in _constants_in(root, converter):
-        out[name] = constant
+    out.update(_constants_in(root, parser, macros))
     return out
 
 
-def _constants_in(root: Node, converter: KernelConverter) -> Iterator[tuple[str, Constant]]:
+def _constants_in(root: Node, parser: Parser, macros: dict[str, Macro]) -> Iterator[tuple[str, Constant]]:
+    """Names and initialisers, those apart that cannot be read (a macro that is no operand of its own)."""
     stack = [root]
     while stack:
         node = stack.pop()
         if node.type in ("function_definition", "lambda_expression"):
             continue
+        converter = KernelConverter(parser, macros)
         if node.type == "declaration":
             stmt = converter.statement(node)
-            for s in stmt.symbols if isinstance(stmt, ir.Declare) else ():
+            for s in stmt.symbols if isinstance(stmt, ir.Declare) and not converter.errors else ():
                 if s.init is not None and not s.pointers and not s.dims and is_constant_type(s.type_text):
                     yield s.name, (s.type_text, s.init)
         elif node.type == "enumerator_list":
-            yield from _enumerators(node, converter)
+            found = list(_enumerators(node, converter))
+            yield from found if not converter.errors else ()
         else:
             stack.extend(node.children)
 
 
 def _enumerators(node: Node, converter: KernelConverter) -> Iterator[tuple[str, Constant]]:
     """Enumerators with their values; one without continues from the one before."""
+    base = node.parent.child_by_field_name("base") if node.parent is not None else None
+    kind = text(base) if base is not None else ""
     last: ir.Expr | None = None
     for entry in (c for c in node.named_children if c.type == "enumerator"):
         name, value = entry.child_by_field_name("name"), entry.child_by_field_name("value")
@@ -88,4 +91,4 @@ def _enumerators(node: Node, converter: KernelConverter) -> Iterator[tuple[str, 
         else:
             last = ir.Binary(at, "+", last, ir.Number(at, "1", 1))
         if name is not None:
-            yield text(name), ("", last)
+            yield text(name), (kind, last)

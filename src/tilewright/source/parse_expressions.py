@@ -141,7 +141,10 @@ class ExpressionConverter:
         return self._expr(inner) if inner is not None else ir.Opaque(self._span(node), "()", ())
 
     def _expr_number_literal(self, node: Node) -> ir.Expr:
-        return ir.Number(self._span(node), text(node), number(text(node)))
+        literal, at = text(node), self._span(node)
+        if literal[:1] in ("-", "+"):  # the grammar takes the sign into the literal
+            return ir.Unary(at, literal[0], ir.Number(ir.Span(at.start, at.end, True), literal[1:], number(literal[1:])))
+        return ir.Number(at, literal, number(literal))
 
     def _expr_true(self, node: Node) -> ir.Expr:
         return ir.Number(self._span(node), text(node), node.type == "true")
