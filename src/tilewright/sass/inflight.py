@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from tilewright.sass.listing import Function, Instruction
 from tilewright.sass.operands import MATRIX, access_bytes, is_barrier, is_zero_fill
-from tilewright.sass.staging import Values
+from tilewright.sass.staging import LOADS, Values
 from tilewright.sass.steady import Step
 
 _LIMIT = re.compile(r"SB(\d), (0x[0-9a-f]+|\d+)")
@@ -106,6 +106,9 @@ class _Machine:
     def __init__(self, function: Function, math: dict[int, int], steps: int) -> None:
         self.code = function.instructions
         self.weights = math
+        # A generic load may read shared memory; beside plain reads of it, it is taken for one of global memory.
+        plain = any(i.opcode in ("LDS", "LDSM") and not i.is_off for i in self.code)
+        self.reads_shared = ("LDS", "LDSM") if plain else ("LDS", "LDSM", "LD")
         self.run = Run(steps)
         self.boards: dict[int, list[list[Copy]]] = {}
         self.uncommitted: list[Copy] = []
@@ -124,7 +127,7 @@ class _Machine:
         opcode = instruction.opcode
         if is_barrier(instruction):
             self.barriers += 1
-        elif opcode in ("LDS", "LDSM", "LD") or (MATRIX.match(opcode) and "gdesc" in instruction.operands):
+        elif opcode in self.reads_shared or (MATRIX.match(opcode) and "gdesc" in instruction.operands):
             self.shared_reads += 1
         if step.at in self.weights:
             self.run.math.append(Math(self.time, turn, self.weights[step.at]))
@@ -136,7 +139,7 @@ class _Machine:
         elif opcode == "LDGDEPBAR":
             self._enter(instruction.write_barrier or 0, self.uncommitted)
             self.uncommitted = []
-        elif opcode == "LDG":
+        elif opcode in LOADS:
             self.unbound.append(self._issue(step.at, turn, is_async=False))
             if instruction.write_barrier is not None:
                 self._enter(instruction.write_barrier, self.unbound)

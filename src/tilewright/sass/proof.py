@@ -11,6 +11,7 @@ from tilewright.sass.inflight import depbar, run_path
 from tilewright.sass.kloop import Work, find_k_loops, work_of
 from tilewright.sass.listing import Function
 from tilewright.sass.operands import access_bytes, is_global_load
+from tilewright.sass.staging import conversions
 from tilewright.sass.steady import SteadyPath, steady_paths
 from tilewright.sass.tiles import LEAST_IN_FLIGHT, Overlap, overlap_of
 from tilewright.sass.untraced import caveats, why_no_k_loop, why_untraced
@@ -97,6 +98,9 @@ def prove(function: Function) -> OverlapProof:
 
 def _prove_loop(function: Function, flow: Flow, work: Work, loops: list[int]) -> OverlapProof:
     """The verdict on the first of some loops."""
+    dequantising = conversions(function, flow, flow.loops[loops[0]])
+    if not dequantising.issuperset(work.math):
+        work = replace(work, math={i: weight for i, weight in work.math.items() if i not in dequantising})
     paths, is_complete = steady_paths(function, flow, loops[0], work)
     if not paths:
         return OverlapProof("unknown", math_kind=work.kind, notes=("No path was found that leads round the K-loop.",))
@@ -210,7 +214,9 @@ def _remarks(found: Overlap, overlaps: bool) -> list[str]:
         )
     if overlaps and found.idle_copies:
         remarks.append(f"{found.idle_copies} of {len(found.copies)} copies per trip overlap no math.")
-    if overlaps and abs(found.mean_in_flight - round(found.mean_in_flight)) > 0.1:
+    if overlaps and found.mean_in_flight < 0.9:
+        remarks.append(f"Part of a tile: {found.mean_in_flight:.2f} tiles in flight on average.")
+    elif overlaps and abs(found.mean_in_flight - round(found.mean_in_flight)) > 0.1:
         remarks.append(f"On average {found.mean_in_flight:.2f} tiles are in flight over a tile's math.")
     return remarks
 

@@ -20,8 +20,8 @@ _LONGEST_TRIP = 60_000
 
 _MOST_PATHS = 16
 
-_Score = tuple[float, float, float, float]
-_NOTHING: _Score = (0, 0, 0, 0)
+_Score = tuple[float, float, float, float, float]
+_NOTHING: _Score = (0, 0, 0, 0, 0)
 
 
 class Step(NamedTuple):
@@ -63,9 +63,9 @@ def steady_paths(function: Function, flow: Flow, loop: int, work: Work) -> tuple
 
     Branches that constants decide (for thread 0), or that the middle of a long run decides (`settled_in`), are
     followed. At every other branch the side with more math is taken; among equals the one with more asynchronous
-    copies, then wider loads, then fewer scalar ones: the guard that ends the copies at the last tiles, and the scalar
-    way for misaligned rows, are left aside. Where that leaves sides that wait differently, each makes a path of its
-    own, up to `_MOST_PATHS`; the second result is False when there would have been more.
+    copies, then wider loads, fewer scalar ones, more stores: the guard that ends the copies at the last tiles, and the
+    scalar way for misaligned rows, are left aside. Where that leaves sides that wait differently, each makes a path of
+    its own, up to `_MOST_PATHS`; the second result is False when there would have been more.
     """
     first = steady_path(function, flow, loop, work)
     if first is None:
@@ -115,7 +115,7 @@ class _Values:
     """What a path is chosen for.
 
     Attributes:
-        scores: by block: (math, asynchronous bytes, wide loads, minus scalar loads).
+        scores: by block: (math, asynchronous bytes, wide loads, minus scalar loads, stores of loads).
         copies: the copies that count; a scalar load beside wider or asynchronous copies does not.
         boards: scoreboards that copies are outstanding on.
     """
@@ -148,6 +148,7 @@ def _values(function: Function, flow: Flow, loop: Loop, work: Work) -> _Values:
             sum(size[i] for i in body if i in is_async),
             sum(size[i] ** 2 for i in body if i in staged and i not in narrow),
             -sum(i in narrow for i in body),
+            sum(code[i].opcode in ("STS", "STSM") and not code[i].is_off for i in body) if staged else 0,
         )
     boards = 0
     for i in inside:
@@ -282,7 +283,7 @@ class _Walk:
     def _value(self, successor: int) -> _Score:
         if successor == self.loop.header:
             return _NOTHING
-        return self.worth.get(successor, (-1, 0, 0, 0))
+        return self.worth.get(successor, (-1, 0, 0, 0, 0))
 
     def _worth_from(self, scores: dict[int, _Score]) -> dict[int, _Score]:
         """The best that can follow from the start of each block up to the back edge, every inner loop run once."""
@@ -325,4 +326,4 @@ def _forward_order(flow: Flow, loop: Loop) -> list[int]:
 
 
 def _add(a: _Score, b: _Score) -> _Score:
-    return (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3])
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4])

@@ -71,7 +71,9 @@ def _contents(function: Function, flow: Flow, loop: Loop, work: Work) -> dict[st
 
 
 def _is_copy(instruction: Instruction) -> bool:
-    return not instruction.is_off and (instruction.opcode in ("LDGSTS", "LDG") or instruction.opcode in BULK_LOADS)
+    return not instruction.is_off and (
+        instruction.opcode in ("LDGSTS", "LDG", "LD") or instruction.opcode in BULK_LOADS
+    )
 
 
 def _indices(flow: Flow, loop: Loop) -> list[int]:

@@ -31,3 +31,31 @@ CHOICE(by_flag_twin, 3, NEXT(3) if (tile.M > 0) WAIT(2); else WAIT(0); __syncthr
 CHOICE(by_row, 3, NEXT(3) if (t == tile.M) WAIT(0); else WAIT(2); __syncthreads();)
 CHOICE(half_way, 3, NEXT(3) if (t < N / 2) WAIT(0); else WAIT(2); __syncthreads();)
 CHOICE(either_way, 4, NEXT(4) if (tile.M > 0) WAIT(1); else WAIT(2); __syncthreads();)
+// clang-format on
+// Half of the tile comes by asynchronous copies, the other half through registers, in time for nothing but its own tile:
+// dequantised on the way, or through a pointer that ptxas does not know to be one to global memory.
+#define HALF(name, LOAD, CHANGE)                                                                    \
+    extern "C" __global__ __launch_bounds__(THREADS) void name(PARAMETERS, const int4* const* P) {  \
+        __shared__ __align__(16) Buffers<2> shared;                                                 \
+        __shared__ __align__(16) int4 extra[2][THREADS];                                            \
+        Tile<2> tile(shared, ARGUMENTS);                                                            \
+        const int4* from = LOAD;                                                                    \
+        tile.copy(0, 0);                                                                            \
+        __pipeline_commit();                                                                        \
+        for (int t = 0; t < tile.count; ++t) {                                                      \
+            int4 v = from[t * THREADS + threadIdx.x];                                               \
+            CHANGE(v.x) CHANGE(v.y) CHANGE(v.z) CHANGE(v.w)                                         \
+            extra[t & 1][threadIdx.x] = v;                                                          \
+            __pipeline_wait_prior(0);                                                               \
+            __syncthreads();                                                                        \
+            if (t + 1 < tile.count) tile.copy(t + 1, (t + 1) & 1);                                  \
+            __pipeline_commit();                                                                    \
+            tile.compute(t & 1);                                                                    \
+            reinterpret_cast<float*>(tile.sums)[0] += extra[t & 1][threadIdx.x ^ 1].x;              \
+        }                                                                                           \
+        tile.finish();                                                                              \
+    }
+#define SCALED(word) word = __float_as_int(__int_as_float(word) * 1.5f + 0.25f);
+#define AS_IT_IS(word)
+HALF(half_dequantised, (const int4*)A, SCALED)
+HALF(half_generic, P[blockIdx.z], AS_IT_IS)
