@@ -34,8 +34,6 @@ def test_without_color_there_is_no_escape_code_and_with_color_there_is() -> None
 
 
 def test_color_does_not_move_columns() -> None:
-    import re
-
     plain, colored = (render(samples.with_gpu(), color=color) for color in (False, True))
     assert re.sub(r"\x1b\[\d+m", "", colored) == plain
 

@@ -251,6 +251,14 @@ def test_what_could_not_be_compared_is_said() -> None:
     assert half.reason.startswith("ragged: 108 of 153 elements of 'c' were not written")
 
 
+def test_an_output_of_one_value_is_said() -> None:
+    zeros = gemm_spec(('fill = "uniform(-1, 1)"', 'fill = "zeros()"'), ('fill = "normal(0, 1)"', 'fill = "zeros()"'))
+    same = record("", None, zeros).verification
+    assert (same.verdict, [bool(check.message) for check in same.checks]) == ("passed", [False, True, True])
+    assert "every element of 'c' has the same value" in same.reason
+    assert record("", None).verification.reason == ""
+
+
 @pytest.mark.parametrize("fault", ["", "does_nothing_at_k0", "nan_at_k0"])
 def test_nothing_has_to_be_written_where_there_is_nothing_to_read(fault: str) -> None:
     extra = trip_count_sets({"M": 9, "N": 5, "K": 99}, "K", 4, 2)

@@ -230,7 +230,7 @@ def _run_set(
         max_abs_error=max_abs_error,
         hazards=hazards,
         problem=problem or (hazards[0].message if hazards else ""),
-        note=partly_compared(launch, unwritten, expected),
+        note=partly_compared(launch, outputs, unwritten, expected),
     )
 
 

@@ -48,9 +48,16 @@ def is_starved(launch: BoundLaunch) -> bool:
 
 
 def partly_compared(
-    launch: BoundLaunch, unwritten: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray] | None
+    launch: BoundLaunch,
+    outputs: Mapping[str, np.ndarray],
+    unwritten: Mapping[str, np.ndarray],
+    expected: Mapping[str, np.ndarray] | None,
 ) -> str:
-    """What share of the outputs was not written or is not defined by the reference; "" where all was compared."""
+    """What a pass does not cover; "" where all was compared.
+
+    That is: elements that were not written, those that the reference does not define, and outputs that hold one value
+    everywhere (after inputs of zeros, say), in which a misplaced element does not show.
+    """
     import numpy as np
 
     notes: list[str] = []
@@ -59,12 +66,21 @@ def partly_compared(
             notes.append(_share(array, launch.view(array.name, unwritten), "were not written"))
         if expected and array.name in expected:
             notes.append(_share(array, np.isnan(expected[array.name]), "are NaN in the reference"))
+        if array.role != "in" and not is_starved(launch) and _is_constant(launch.view(array.name, outputs)):
+            notes.append(f"every element of '{array.name}' has the same value: a misplaced one would not show")
     return "; ".join(note for note in notes if note)
 
 
 def _share(array: BoundArray, mask: np.ndarray, what: str) -> str:
     count = int(mask.sum())
     return f"{count:,} of {mask.size:,} elements of '{array.name}' {what} ({count / mask.size:.2%})" if count else ""
+
+
+def _is_constant(values: np.ndarray) -> bool:
+    flat = values.reshape(-1)
+    return flat.size > 1 and all(
+        bool((flat[start : start + PIECE] == flat[0]).all()) for start in range(0, flat.size, PIECE)
+    )
 
 
 def _all_nan(values: np.ndarray) -> bool:
