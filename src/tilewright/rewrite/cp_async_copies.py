@@ -101,7 +101,8 @@ class AsyncCopies:
             *v.indices(self.first),
             f"if ({v.whole()}) {{",
             f"{u}__pipeline_memcpy_async({c.address(v.copy.target)}, {c.address(v.copy.source)}, 16);",
-            "} else {  // the ragged edge, or a row that is not 16-byte aligned",
+            "} else {",
+            f"{u}// The ragged edge, or a row that is not 16-byte aligned.",
             *indented(v.element_loop(self.first), u),
             "}",
         ]

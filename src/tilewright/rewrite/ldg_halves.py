@@ -106,6 +106,8 @@ class Halves:
             if v is not None:
                 clear = f"for (uint4 &{self.vector} : {self._register(v.copy)}) {self.vector} = make_uint4(0, 0, 0, 0);"
                 out += ["#pragma unroll", clear]
+        if out:
+            out.insert(0, "// Cleared first: loads into registers that a branch may have skipped wait for each other.")
         return out
 
     def _fetch(self, item: LoadItem, index: str = "") -> list[Edit]:
@@ -201,7 +203,8 @@ class Halves:
             *v.indices(self.first),
             # Stored on every path: a load that only some paths consume makes the next one wait for it.
             f"*reinterpret_cast<uint4 *>({c.address(v.copy.target)}) = {register};",
-            f"if (!({v.whole()})) {{  // the ragged edge, or a row that is not 16-byte aligned",
+            f"if (!({v.whole()})) {{",
+            f"{u}// The ragged edge, or a row that is not 16-byte aligned.",
             *indented(v.element_loop(self.first), u),
             "}",
         ]
