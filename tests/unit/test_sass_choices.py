@@ -84,3 +84,18 @@ def test_a_step_on_one_side_only_makes_no_counter() -> None:
     one = f"{body}IADD3 R50, R50, 0x1, RZ\non:\n{TAIL}{END}"
     assert prove(assemble(both)).verdict == "overlap"
     assert prove(assemble(one)).verdict == "unknown"
+
+
+LOOP = "{0}:\n{1}LDSM.16.M88.4 R4, [R3] // W5\n" + "HMMA.16816.F32 R8, R12, R16, R8\n" * 4 + "@P6 BRA `({0})\n"
+COPY = "LDGSTS.E.BYPASS.128 [R1], [R2.64]\nLDGDEPBAR // W0\n"
+
+
+def test_of_two_k_loops_the_worst_counts_in_either_order() -> None:
+    good, bad = f"DEPBAR.LE SB0, 0x0\n{COPY}", f"{COPY}DEPBAR.LE SB0, 0x0\n"
+    for first, second in ((good, bad), (bad, good)):
+        proof = prove(assemble(LOOP.format("a", first) + LOOP.format("b", second) + "EXIT"))
+        assert proof.verdict == "no_overlap"
+        assert proof.notes[0].startswith("The kernel has 2 K-loops: ")
+        assert "overlap at 0x0; " in proof.notes[0]
+    alike = prove(assemble(LOOP.format("a", good) + LOOP.format("b", good) + "EXIT"))
+    assert (alike.verdict, alike.notes) == ("overlap", ())

@@ -54,6 +54,12 @@ def find_k_loops(function: Function, flow: Flow, work: Work) -> list[int]:
     return sorted(kept, key=lambda i: (weights[i] < most * _FAIR_SHARE, not copies[i][0], -weights[i]))
 
 
+def fair_rivals(flow: Flow, work: Work, loops: list[int]) -> list[int]:
+    """Of the loops that `find_k_loops` found, those beside the first that hold a fair share of its math."""
+    weights = {i: _math_weight(flow, i, work) for i in loops}
+    return [i for i in loops[1:] if weights[i] >= max(weights.values()) * _FAIR_SHARE]
+
+
 def _hides_a_k_loop(flow: Flow, outer: int, holding: list[int], weights: dict[int, float]) -> bool:
     for inner in holding:
         if flow.loops[inner].blocks < flow.loops[outer].blocks:

@@ -8,7 +8,7 @@ from typing import Literal
 from tilewright.sass.excerpt import ORDER_IS_NOT_TIME, excerpt_of
 from tilewright.sass.flow import Flow, flow_of
 from tilewright.sass.inflight import depbar, run_path
-from tilewright.sass.kloop import Work, find_k_loops, work_of
+from tilewright.sass.kloop import Work, fair_rivals, find_k_loops, work_of
 from tilewright.sass.listing import Function
 from tilewright.sass.operands import access_bytes, is_global_load
 from tilewright.sass.staging import conversions
@@ -93,7 +93,26 @@ def prove(function: Function) -> OverlapProof:
     loops = find_k_loops(function, flow, work)
     if not loops:
         return OverlapProof("unknown", math_kind=work.kind, notes=(why_no_k_loop(function, flow, work),))
-    return _prove_loop(function, flow, work, loops)
+    rivals = fair_rivals(flow, work, loops)
+    proofs = [_prove_loop(function, flow, work, [i for i in loops if i not in rivals])]
+    proofs += [_prove_loop(function, flow, work, [rival]) for rival in rivals]
+    starts = [function.instructions[flow.blocks[flow.loops[i].header].first].address for i in (loops[0], *rivals)]
+    return _worst(proofs, starts)
+
+
+def _worst(proofs: list[OverlapProof], starts: list[int]) -> OverlapProof:
+    """Of several K-loops the one that overlaps least: in which order they stand decides nothing."""
+    if len(proofs) == 1 or len({proof.verdict for proof in proofs}) == 1:
+        return min(proofs, key=lambda proof: proof.mean_in_flight) if proofs[0].verdict == "overlap" else proofs[0]
+    rank = {"no_overlap": 0, "unknown": 1, "overlap": 2}
+    worst = min(proofs, key=lambda proof: (rank[proof.verdict], proof.mean_in_flight))
+    named = "; ".join(
+        f"{proof.verdict.replace('_', ' ')} at 0x{start:x}"
+        + (f", line {proof.k_loop_line}" if proof.k_loop_line is not None else "")
+        for proof, start in zip(proofs, starts, strict=True)
+    )
+    note = f"The kernel has {len(proofs)} K-loops: {named}. The worst verdict counts."
+    return replace(worst, notes=(note, *worst.notes))
 
 
 def _prove_loop(function: Function, flow: Flow, work: Work, loops: list[int]) -> OverlapProof:
