@@ -107,6 +107,8 @@ def make(
         tried.append(f"{remedy.text() or 'as written'}: {_summary(attempts[-1].proof)}")
         if good(attempts[-1], baseline):
             break
+        if [a.proof.verdict for a in attempts[-2:]] == ["unknown", "unknown"]:
+            break  # code that cannot be read is not read better with another pragma
     best = min(attempts, key=lambda a: _badness(a, baseline))
     return _finished(name, stages, best, baseline, tuple(tried) if len(tried) > 1 else (), compiler)
 
