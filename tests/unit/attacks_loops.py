@@ -1,7 +1,5 @@
 """The K-loop, and what stands in front of it."""
 
-
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -213,6 +211,10 @@ def k_loops() -> Iterator[Attack]:
     yield scalar(
         "#if in the compute phase", (MATH, "#if TILE > 8\n" + MATH + "#endif\n"), **refuse("not_understood", "#if TILE")
     )
+    yield scalar(
+        "pointer advanced in the header", ("k0 += TILE)", "k0 += TILE, A += 0)"), **refuse("not_understood", "A += 0")
+    )
+    yield scalar("unsigned bound", (BEFORE, BEFORE + "    unsigned depth = K;\n"), ("k0 < K;", "k0 < depth;"))
 
 
 def early_returns() -> Iterator[Attack]:

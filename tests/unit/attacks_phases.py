@@ -1,12 +1,12 @@
 """What one phase does to the other."""
 
-
+# ruff: noqa: E501  (a line of a kernel stays on one line)
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attack_base import BEFORE, HEAD, INNER, LOAD_A, LOAD_B, MATH, STORE, Attack, refuse, scalar
+from attack_base import ASYNC, BEFORE, HEAD, INNER, LDG, LOAD_A, LOAD_B, MATH, STORE, Attack, refuse, scalar
 
 
 def phases() -> Iterator[Attack]:
@@ -224,3 +224,67 @@ def phases() -> Iterator[Attack]:
         (STORE, "        C[row * N + col] = acc[0][0] + acc[1][0];\n"),
     )
     yield scalar("global read in the compute phase", (MATH, MATH.replace("sum +=", "sum += A[0] *")))
+    yield scalar(
+        "tile waits in registers",
+        (
+            BEFORE,
+            BEFORE
+            + "    float a = (row < M && tx < K) ? A[row * K + tx] : 0.0f;\n    float b = (ty < K && col < N) ? B[ty * N + col] : 0.0f;\n",
+        ),
+        (LOAD_A, "        As[ty][tx] = a;\n"),
+        (LOAD_B, "        Bs[ty][tx] = b;\n"),
+        (
+            INNER,
+            "        int next = k0 + TILE;\n        a = (row < M && next + tx < K) ? A[row * K + next + tx] : 0.0f;\n"
+            "        b = (next + ty < K && col < N) ? B[(next + ty) * N + col] : 0.0f;\n" + INNER,
+        ),
+        **refuse("already_pipelined", "a = (row < M && next"),
+    )
+    yield scalar(
+        "break in the load phase",
+        (LOAD_A, "        if (K < 0) break;\n" + LOAD_A),
+        **refuse("not_understood", "break;"),
+    )
+    yield scalar(
+        "sum advanced in the load phase",
+        (LOAD_A, "        sum += 0.5f;\n" + LOAD_A),
+        **refuse("not_understood", "sum += 0.5f"),
+    )
+    yield scalar(
+        "index advanced by what compute changes",
+        (BEFORE, BEFORE + "    int off = 0;\n"),
+        (LOAD_A, LOAD_A.replace("k0 + tx]", "k0 + tx + off]") + "        off += int(sum) * 0;\n"),
+        **refuse("not_understood", "k0 + tx + off]"),
+    )
+    yield scalar(
+        "row of a tile by reference",
+        (MATH, "            const float (&one)[TILE] = As[ty];\n            sum += one[k] * Bs[k][tx];\n"),
+    )
+    yield scalar(
+        "row of a tile by auto reference",
+        (MATH, "            const auto &one = As[ty];\n            sum += one[k] * Bs[k][tx];\n"),
+    )
+    yield scalar(
+        "row of a tile by reference from outside",
+        (BEFORE, BEFORE + "    float (&one)[TILE] = As[ty];\n"),
+        (MATH, MATH.replace("As[ty][k]", "one[k]")),
+        without={LDG: "loop_carried_shared", ASYNC: "loop_carried_shared"},
+    )
+    yield scalar(
+        "row of a tile by pointer from outside",
+        (BEFORE, BEFORE + "    const float *one = As[ty];\n"),
+        (MATH, MATH.replace("As[ty][k]", "one[k]")),
+        without={LDG: "loop_carried_shared", ASYNC: "loop_carried_shared"},
+    )
+    yield scalar("compiler fence", (INNER, '        asm volatile("" ::: "memory");\n' + INNER))
+    yield scalar(
+        "const cast away",
+        (INNER, "        const_cast<float *>(A)[0] += 0.0f;\n" + INNER),
+        **refuse("may_alias", "const_cast"),
+    )
+    yield scalar(
+        "a min of its own",
+        (HEAD, "__device__ int min(int a, int b) { return threadIdx.x + a + b; }\n" + HEAD),
+        (MATH, MATH.replace("[k][tx]", "[min(k, k) * 0 + k][tx]")),
+        **refuse("not_understood", "min(k, k)"),
+    )

@@ -310,3 +310,63 @@ def tiles() -> Iterator[Attack]:
     yield scalar("braces around a copy", (LOAD_A, "        {\n" + LOAD_A + "        }\n"))
     yield scalar("tabs", ("    ", "\t"))
     yield scalar("UTF-8 in comments", (LOAD_A, "        // Ä ∑ 矩阵\n" + LOAD_A.replace("\n", "  // größer als M·K\n")))
+    yield scalar(
+        "guard in a local",
+        (LOAD_A, "        bool ok = row < M && k0 + tx < K;\n        As[ty][tx] = ok ? A[row * K + k0 + tx] : 0.0f;\n"),
+    )
+    yield scalar(
+        "clamped row", (LOAD_A, "        int safe = min(row, M - 1);\n" + LOAD_A.replace("A[row *", "A[safe *"))
+    )
+    yield scalar(
+        "through a register",
+        (
+            LOAD_A,
+            "        float a = (row < M && k0 + tx < K) ? A[row * K + k0 + tx] : 0.0f;\n        As[ty][tx] = a;\n",
+        ),
+    )
+    yield scalar(
+        "one register, two places",
+        ("As[TILE][TILE]", "As[2][TILE][TILE]"),
+        (
+            LOAD_A,
+            "        const float a = (row < M && k0 + tx < K) ? A[row * K + k0 + tx] : 0.0f;\n        As[0][ty][tx] = a;\n        As[1][tx][ty] = a;\n",
+        ),
+        (MATH, MATH.replace("As[ty][k]", "As[0][ty][k] * As[1][k][ty]")),
+        without={ASYNC: "not_understood"},
+    )
+    yield scalar(
+        "auto register",
+        (LOAD_A, "        auto a = (row < M && k0 + tx < K) ? A[row * K + k0 + tx] : 0.0f;\n        As[ty][tx] = a;\n"),
+        **refuse("not_understood", "auto a"),
+    )
+    yield scalar(
+        "offsets in registers",
+        (BEFORE, BEFORE + "    const int off[2] = {0, 0};\n"),
+        (LOAD_A, LOAD_A.replace("k0 + tx]", "k0 + tx + off[tx & 1]]")),
+        values=False,
+    )
+    yield scalar(
+        "one buffer, cut by pointers",
+        ("    __shared__ float As[TILE][TILE];\n", "    __shared__ float all[TILE * TILE];\n    float *As = all;\n"),
+        (LOAD_A, LOAD_A.replace("As[ty][tx]", "As[ty * TILE + tx]")),
+        (MATH, MATH.replace("As[ty][k]", "As[ty * TILE + k]")),
+        **refuse("not_understood", "As[ty * TILE + tx] ="),
+    )
+    yield scalar(
+        "a struct of tiles",
+        (HEAD, "struct Tiles { float a[TILE][TILE]; };\n" + HEAD),
+        ("__shared__ float As[TILE][TILE];", "__shared__ Tiles As;"),
+        (LOAD_A, LOAD_A.replace("As[ty]", "As.a[ty]")),
+        (MATH, MATH.replace("As[ty]", "As.a[ty]")),
+        **refuse("not_understood", "__shared__ Tiles"),
+    )
+    yield scalar(
+        "two bytes at a time",
+        (HEAD, "#include <cuda_fp16.h>\n" + HEAD),
+        ("__shared__ float As", "__shared__ half As"),
+        (BEFORE, BEFORE + "    const half *H = reinterpret_cast<const half *>(A);\n"),
+        (LOAD_A, LOAD_A.replace("A[row", "H[row").replace(": 0.0f", ": half(0)")),
+        (MATH, MATH.replace("As[ty][k]", "float(As[ty][k])")),
+        without={ASYNC: "unsupported_width"},
+        values=False,
+    )

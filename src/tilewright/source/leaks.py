@@ -131,15 +131,15 @@ class Leaks:
             case ir.Unary(op="&", operand=x) if (name := root(x)) is not None and name.symbol in self._origins:
                 return True
             case ir.Index(base=b, index=i):
-                return self.carries(i) or (not self._is_data(expr) and self.carries(b))
+                return not self._is_data(expr) and (self.carries(b) or self.carries(i))
             case ir.Unary(op="*", operand=x):
                 return not self._is_data(expr) and self.carries(x)
             case ir.Call(callee=c) if c in intrinsics.LOADS:
                 return False
             case ir.Call(args=args):
                 function = self._functions.get(short_name(expr.callee))
-                kept_apart = function is not None and not function.leaked
-                return not kept_apart and any(self.carries(a) for a in args)
+                out = range(len(args)) if function is None else function.leaked
+                return any(self.carries(args[i]) for i in out if i < len(args))
         return any(self.carries(c) for c in ir.children(expr) if isinstance(c, ir.Expr))
 
     def _is_data(self, expr: ir.Expr) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tilewright.source import ir
 from tilewright.source.effects import Effects
-from tilewright.source.expr_types import Types
+from tilewright.source.expr_types import Types, loads_from
 from tilewright.source.kernel import Bump, Copy, CopyLoop, Fetch, KLoop, LaneStore, LoadItem, Pure, Refusal
 from tilewright.source.kloop import KLoopFinder, Phases, is_barrier, statements
 from tilewright.source.leaks import Leaks
@@ -88,6 +88,11 @@ class Legality:
 
     def _carried(self, load: Effects, compute: Effects, phases: Phases, loop: KLoop) -> Refusal | None:
         clash = sorted((load.reads - load.declared) & (compute.writes - compute.declared))
+        ahead = next((s for s in clash if self._waits_in(s, phases)), None)
+        if ahead is not None:
+            what = f"the next tile already waits in `{self._name(ahead)}` while this one is computed"
+            hint = "`tilewright prove` says whether its loads overlap"
+            return Refusal("already_pipelined", what, self._line(self._first_use(phases.compute, ahead)), hint)
         if clash:
             what = f"the load phase reads `{self._name(clash[0])}`, which the compute phase changes"
             return self._no(what, phases.load[0].span)
@@ -106,6 +111,23 @@ class Legality:
                 )
                 return self._no(what, bump.stmt.span)
         return None
+
+    def _waits_in(self, symbol: int, phases: Phases) -> bool:
+        """Whether the compute phase loads a variable from memory that the load phase stores to a tile."""
+        loads = False
+        for stmt in phases.compute:
+            for node in ir.walk(stmt):
+                if isinstance(node, ir.Assign) and (name := root(node.left)) is not None and name.symbol == symbol:
+                    loads |= any(isinstance(n, ir.Expr) and self._is_global(n) for n in ir.walk(node.right))
+        stores = (n for s in phases.load for n in ir.walk(s) if isinstance(n, ir.Assign))
+        return loads and any(symbol in names([n.right]) for n in stores)
+
+    def _is_global(self, expr: ir.Expr) -> bool:
+        lvalue = loads_from(expr)
+        places = self._finder.collector.places
+        if lvalue is not None:
+            return places.at(lvalue).space == "global"
+        return isinstance(expr, ir.Index | ir.Unary | ir.Member) and places.of(expr).space == "global"
 
     def _first_use(self, stmts: Iterable[ir.Stmt], symbol: int) -> ir.Span:
         uses = [n.span for s in stmts for n in ir.walk(s) if isinstance(n, ir.Name) and n.symbol == symbol]

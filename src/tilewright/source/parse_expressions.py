@@ -143,7 +143,9 @@ class ExpressionConverter:
     def _expr_number_literal(self, node: Node) -> ir.Expr:
         literal, at = text(node), self._span(node)
         if literal[:1] in ("-", "+"):  # the grammar takes the sign into the literal
-            return ir.Unary(at, literal[0], ir.Number(ir.Span(at.start, at.end, True), literal[1:], number(literal[1:])))
+            return ir.Unary(
+                at, literal[0], ir.Number(ir.Span(at.start, at.end, True), literal[1:], number(literal[1:]))
+            )
         return ir.Number(at, literal, number(literal))
 
     def _expr_true(self, node: Node) -> ir.Expr:
