@@ -1,5 +1,7 @@
 """The K-loop, and what stands in front of it."""
 
+
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -131,10 +133,24 @@ def k_loops() -> Iterator[Attack]:
         **refuse("not_understood", ""),
     )
     yield scalar(
-        "begins with the barrier",
+        "begins with the barrier", (LOOP, LOOP + "        __syncthreads();\n"), (SECOND_BARRIER, "        }\n    }\n")
+    )
+    yield scalar(
+        "begins with the barrier, with remarks",
+        (
+            LOOP,
+            LOOP.replace(
+                "{\n", "{  // tiles\n        // all are done\n        __syncthreads();  // wait\n        // load\n"
+            ),
+        ),
+        (SECOND_BARRIER, "        }  // sums\n        // over\n    }\n"),
+    )
+    yield scalar(
+        "begins with the barrier that pays for an earlier use",
+        (BEFORE, BEFORE + "    As[ty][tx] = tx;\n    __syncthreads();\n    sum = As[tx][ty];\n"),
         (LOOP, LOOP + "        __syncthreads();\n"),
         (SECOND_BARRIER, "        }\n    }\n"),
-        **refuse("not_understood", "__syncthreads"),
+        without={"ldg": "loop_carried_shared", "cp_async": "loop_carried_shared"},
     )
     yield scalar(
         "statements behind the barrier",

@@ -76,15 +76,15 @@ class Context(Rings):
     # -- texts of the phases ----------------------------------------------------------------------------
     def brace_comment(self) -> str:
         """A comment behind the K-loop's opening brace, which stays there; "" without."""
-        text, start = self.kernel.text, self.kernel.load_span.start
+        text, start = self.kernel.text, self.kernel.loop.body.start + 1
         rest = text[start : line_end(text, start)]
         return f"  {rest.strip().decode()}" if rest.strip().startswith(b"//") else ""
 
     def load_lines(self, edits: list[Edit]) -> list[str]:
         """The load phase with some edits, without what is said about its barrier."""
-        span = self.kernel.load_span
-        if self.brace_comment():
-            span = ir.Span(line_end(self.kernel.text, span.start), span.end)
+        text, span = self.kernel.text, self.kernel.load_span
+        if text[span.start : line_end(text, span.start)].strip().startswith(b"//"):  # the brace's, or the barrier's
+            span = ir.Span(line_end(text, span.start), span.end)
         end = self._without_barrier_comment(span)
         return self._lines(ir.Span(span.start, end), edits) + self._bump_lines()
 
@@ -94,7 +94,8 @@ class Context(Rings):
         rest = text[span.start : line_end(text, span.start)]
         if rest.strip().startswith(b"//"):  # about the barrier
             span = ir.Span(line_end(text, span.start), span.end)
-        span = ir.Span(span.start, self._without_barrier_comment(span))
+        if not self.kernel.loop.leading:  # else the loop's brace follows, no barrier
+            span = ir.Span(span.start, self._without_barrier_comment(span))
         edits = [Edit(*self._whole_lines(b.stmt), "") for b in self.kernel.loop.bumps_after]
         if self.remedy.restore_unroll:
             edits += self._unrolls()
@@ -203,9 +204,9 @@ class Context(Rings):
         return edits
 
     def first_barrier(self) -> list[str]:
-        """A barrier in front of loads that the original only makes behind its first one."""
+        """A barrier in front of what the original only does behind its first one."""
         line = "__syncthreads();  // what was written before is there for every thread"
-        return [self.outer + line] if self.kernel.stores_before else []
+        return [self.outer + line] if self.kernel.stores_before or self.kernel.loop.leading else []
 
     def fence(self) -> list[str]:
         line = 'asm volatile("" ::: "memory");  // keeps the loads above ahead of the compute phase'

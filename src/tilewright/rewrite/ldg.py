@@ -68,6 +68,8 @@ class _Writer:
         if item.trips is None:
             what = "the trip count of a copy loop is not constant, so registers cannot hold its loads"
             return Refusal("not_understood", what, here, "make the tile size and the thread count constants")
+        if item.trips == 0:
+            return Refusal("not_understood", "a copy loop copies nothing", here)
         if item.first_value is not None and (item.stride_value or 0) <= 0:
             return Refusal("not_understood", "a copy loop does not count upwards", here)
         return None
@@ -141,7 +143,7 @@ class _Writer:
             "}",
         ]
         # Early loads are issued before any barrier of the loop.
-        barrier = c.first_barrier() if c.remedy.early_loads else []
+        barrier = c.first_barrier() if c.remedy.early_loads or c.kernel.loop.leading else []
         return [*barrier, f"{c.outer}{{  // Prologue: the first tile.", *indented(lines, c.inner), f"{c.outer}}}"]
 
     def _fetch_next(self) -> list[str]:

@@ -150,9 +150,10 @@ class _Analysis:
 
     def _spans(self, loop: KLoop) -> tuple[ir.Span, ir.Span]:
         """The text of the two phases, between the loop's braces and its barriers."""
-        start = loop.stmt.body.span.start
-        load = ir.Span(start + 1, loop.first_barrier.start)
-        return load, ir.Span(loop.first_barrier.end, loop.second_barrier.start)
+        body, first, second = loop.stmt.body.span, loop.first_barrier, loop.second_barrier
+        if loop.leading:
+            return ir.Span(second.end, first.start), ir.Span(first.end, body.end - 1)
+        return ir.Span(body.start + 1, first.start), ir.Span(first.end, second.start)
 
     def _lines(self, phases: Phases, loop: KLoop) -> dict[str, tuple[int, int]]:
         spans = {"kernel": self.kernel.function.span, "loop": loop.stmt.span}

@@ -112,7 +112,8 @@ class Constants:
         aliases: ``using``/``typedef`` names, for ``sizeof``.
 
     Attributes:
-        used: names without a symbol whose value some evaluation relied on. The compiler is asked to confirm them.
+        used: names without a symbol whose value some evaluation relied on, as the kernel writes them. The compiler is
+            asked to confirm them.
     """
 
     def __init__(
@@ -255,7 +256,7 @@ class Constants:
         if name in self._shadowed:
             return None
         value = self._by_name(name)
-        if value is not None:
+        if value is not None and not self._busy:  # inside another constant, that one's value is what counts
             self.used.add(name)
         return value
 

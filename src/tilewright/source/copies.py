@@ -98,6 +98,9 @@ class LoadReader:
                 return self._no(node, "the load phase holds a comma expression")
         effects = self.collector.collect([stmt])
         named = {_changed(n) for n in ir.walk(stmt) if isinstance(n, ir.Assign | ir.Unary)}
+        single = _single_expression(stmt)
+        if isinstance(single, ir.Assign) and (target := root(single.left)) is not None:
+            named.add(target.symbol)  # an element of a local array: judged as an assignment
         hidden = effects.writes - named
         if hidden:
             name = self.symbols[min(hidden)].name

@@ -166,7 +166,7 @@ class Collector:
             if intrinsics.OTHER_BARRIERS.match(name):
                 out.other_barriers.append((name, call.span))
             else:
-                out.unknown.append((f"a call of {name}, whose body is not in this file", call.span))
+                out.unknown.append((f"a call of {name.split('<')[0]}, whose body is not in this file", call.span))
             for arg in call.args:  # it may take its arguments by reference, or store through them
                 self._record(self.places.of(arg), out, call.span)
                 self._record(self.places.at(arg), out, call.span)

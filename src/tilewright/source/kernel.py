@@ -187,7 +187,8 @@ LoadItem = Pure | Bump | Fetch | Copy | LaneStore | CopyLoop
 class KLoop:
     """The K-loop ``for (T k = first; k < bound; k += step)``.
 
-    ``insert_at`` is where code may be put before it: in front of its pragma, if it has one.
+    ``insert_at`` is where code may be put before it: in front of its pragma, if it has one. ``leading``: the second
+    barrier stands at the top of the body, in front of the load phase.
     """
 
     stmt: ir.For
@@ -202,6 +203,7 @@ class KLoop:
     second_barrier: ir.Span
     compute: tuple[ir.Stmt, ...]
     bumps_after: tuple[Bump, ...]
+    leading: bool = False
 
 
 @dataclass(frozen=True)

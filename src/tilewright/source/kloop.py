@@ -29,7 +29,7 @@ def statements(stmt: ir.Stmt) -> tuple[ir.Stmt, ...]:
 
 @dataclass(frozen=True)
 class Phases:
-    """The K-loop cut at its two barriers."""
+    """The K-loop cut at its two barriers; ``leading``: the second one stands at the top of the body."""
 
     stmt: ir.For
     header: Header
@@ -37,6 +37,7 @@ class Phases:
     compute: tuple[ir.Stmt, ...]
     first_barrier: ir.Stmt
     second_barrier: ir.Stmt
+    leading: bool = False
 
 
 class KLoopFinder:
@@ -94,12 +95,16 @@ class KLoopFinder:
         header = counted_header(loop) if isinstance(loop, ir.For) else None
         if not isinstance(loop, ir.For) or header is None or loop.span.within:
             return self._no("the K-loop is not of the form `for (T k = first; k < bound; k += step)`", loop)
+        body = statements(loop.body)
+        effects = self.collector.collect(body)
+        if effects.unknown:
+            # What it may change cannot be told, so nothing else can.
+            what, span = effects.unknown[0]
+            return self._no(f"the K-loop holds {what}", ir.Stmt(span))
         placed = self._placement(loop, header) or self._countable(loop, header)
         if placed is not None:
             return placed
-        body = statements(loop.body)
         cuts = [i for i, s in enumerate(body) if is_barrier(s)]
-        effects = self.collector.collect(body)
         if effects.other_barriers:
             what, span = effects.other_barriers[0]
             return self._no(f"the K-loop waits in a way that is not understood: {what}", ir.Stmt(span))
@@ -110,9 +115,10 @@ class KLoopFinder:
             return self._one_barrier(loop, header, body, cuts[0])
         if len(cuts) != 2:
             return self._no(f"the K-loop has {len(cuts)} barriers; two are understood", body[cuts[2]])
+        if cuts[0] == 0:  # barrier | load | barrier | compute: the same, begun at another place
+            load, compute = body[1 : cuts[1]], body[cuts[1] + 1 :]
+            return self._order(Phases(loop, header, load, compute, body[cuts[1]], body[0], True))
         load, compute, rest = body[: cuts[0]], body[cuts[0] + 1 : cuts[1]], body[cuts[1] + 1 :]
-        if cuts[0] == 0:
-            return self._no("the K-loop begins with a barrier: not understood yet", body[0])
         if rest:
             return self._no("statements follow the second barrier of the K-loop", rest[0])
         return self._order(Phases(loop, header, load, compute, body[cuts[0]], body[cuts[1]]))
@@ -249,6 +255,7 @@ class KLoopFinder:
             phases.second_barrier.span,
             phases.compute,
             (),
+            phases.leading,
         )
 
     def _insert_at(self, loop: ir.For) -> int:

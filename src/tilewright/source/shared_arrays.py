@@ -67,4 +67,7 @@ def _alignment(kernel: OpenKernel, declaration: ir.Span) -> str:
     before = [m.end() for m in _BREAK.finditer(text, kernel.function.body.start, declaration.start)]
     start = before[-1] if before else declaration.start
     found = [a for at, a in kernel.source.alignments if start <= at < declaration.end]
-    return found[0] if found else ""
+    if not found:
+        return ""
+    kernel.constants.by_name(found[0])  # the rewrite relies on it, so the compiler is asked
+    return found[0]
