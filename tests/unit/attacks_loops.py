@@ -1,7 +1,5 @@
 """The K-loop, and what stands in front of it."""
 
-
-
 from __future__ import annotations
 
 from collections.abc import Iterator
