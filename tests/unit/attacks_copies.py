@@ -361,3 +361,9 @@ def widened() -> Iterator[Attack]:
         "integer fill through float", (copy_a, copy_a.replace(": 0;", ": 0.0f;")), without={ASYNC: "converts_type"}
     )
     yield byte("odd tile", ("constexpr int BK = 32;", "constexpr int BK = 24;"), without=narrow)
+    yield byte(
+        "a copy loop that copies nothing",
+        (loop_a, loop_a.replace("i < BM * BK", "i < BM - BM")),
+        without={LDG: "not_understood", SINGLE: "not_understood", **narrow},
+        values=False,
+    )

@@ -11,6 +11,7 @@ from attack_base import KERNELS
 from source_samples import BLOCKS, opened, understood
 
 from tilewright.source import intrinsics, ir, lexical
+from tilewright.source.concrete import Concrete
 from tilewright.source.disjoint import Disjoint
 from tilewright.source.effects import Collector, Effects
 from tilewright.source.expr_types import Types
@@ -217,6 +218,26 @@ def test_copies_that_touch_the_same_bytes_are_found(copies: str) -> None:
     assert (found.unordered is None) is COPIES[copies]
     if found.unordered is not None:
         assert found.unordered.line == 3
+
+
+@pytest.mark.parametrize(
+    ("index", "values"),
+    [
+        ("i / 4 * 4 + i % 4", [0, 1, 2, 3, 4, 5]),
+        ("(i ^ 1) + LOCAL", [3, 2, 5, 4, 7, 6]),
+        ("i - 1", None),  # wraps where i is unsigned
+        ("i * 1000000000", None),
+        ("i / (i - i)", None),
+        ("i + n", None),
+        ("i + threadIdx.x", None),
+        ("(uint8_t)i", None),
+    ],
+)
+def test_indices_are_evaluated_element_by_element(index: str, values: list[int] | None) -> None:
+    found = kernel(f"const int LOCAL = 2; for (int i = 0; i < 6; ++i) {{ int x = {index}; A[x] = 0; }}")
+    variable, target = id_of(found, "i"), found.symbols[id_of(found, "x")].init
+    assert target is not None
+    assert Concrete(found.constants, variable, {}, lambda name: None).values(target, 6) == values
 
 
 def test_the_places_of_one_kernel_are_judged_without_a_block() -> None:

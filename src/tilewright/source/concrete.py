@@ -10,6 +10,7 @@ from tilewright.source.constants import Constants
 
 Function = Callable[[int], int]
 MAX_VALUES = 1 << 16
+_LARGEST = (1 << 31) - 1
 
 
 def _divide(a: int, b: int) -> int:
@@ -81,7 +82,7 @@ class Concrete:
             self._depth -= 1
 
     def values(self, expr: ir.Expr, count: int) -> list[int] | None:
-        """The values for 0 … count-1; None where there are none, too many, or one divides by zero."""
+        """The values for 0 … count-1; None where there are none, too many, or one divides by zero or leaves an int."""
         function = self.function(expr)
         if function is None or not 0 < count <= MAX_VALUES:
             return None
@@ -92,4 +93,10 @@ class Concrete:
 
 
 def _applied(operator: Callable[[int, int], int], left: Function, right: Function) -> Function:
-    return lambda i: operator(left(i), right(i))
+    def apply(i: int) -> int:
+        value = operator(left(i), right(i))
+        if not 0 <= value <= _LARGEST:
+            raise OverflowError  # from here on, signed and unsigned arithmetic part
+        return value
+
+    return apply
