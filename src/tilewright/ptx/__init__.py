@@ -1,0 +1,1 @@
+"""PTX text: what it says, as data. Nothing here runs it."""
