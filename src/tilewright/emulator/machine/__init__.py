@@ -1,0 +1,1 @@
+"""What generated code runs against: threads, memories, warps, barriers, copies in flight."""

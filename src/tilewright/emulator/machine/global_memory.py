@@ -1,0 +1,184 @@
+"""Global memory: buffers with exact bounds. Parameters and constants that are addressed lie here too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.emulator.faults import Fault
+from tilewright.emulator.machine.addresses import OFFSET_BITS, OFFSET_MASK, SHIFT
+from tilewright.emulator.machine.chunk import Active, Array
+
+if TYPE_CHECKING:
+    from tilewright.emulator.machine.watch import Watch
+
+
+@dataclass
+class Buffer:
+    """Bytes that a kernel may address.
+
+    Attributes:
+        name: of the argument or symbol.
+        data: uint8; a run writes into it.
+        is_writable: stores are what the caller expects.
+        written: one bit per byte of a buffer that nobody filled, else None.
+    """
+
+    name: str
+    data: Array
+    is_writable: bool = True
+    written: Array | None = None
+    _views: dict[str, Array] = field(default_factory=dict)
+
+    def view(self, dtype: str) -> Array:
+        found = self._views.get(dtype)
+        if found is None:
+            size = np.dtype(dtype).itemsize
+            found = self._views[dtype] = self.data[: self.data.size // size * size].view(dtype)
+        return found
+
+
+class GlobalMemory:
+    def __init__(self, watch: Watch) -> None:
+        self.buffers: dict[int, Buffer] = {}
+        self.watch = watch
+
+    def add(self, buffer: Buffer, number: int | None = None) -> int:
+        """Place a buffer; its address."""
+        key = number if number is not None else len(self.buffers) + 1
+        self.buffers[key] = buffer
+        return key << OFFSET_BITS
+
+    # -- scalar accesses ---------------------------------------------------------------------------------
+
+    def load(self, active: Active, address: Any, size: int, dtype: str, site: int) -> Any:
+        """Values at ``address`` (int64, per thread or one for all); 0 where it is out of bounds."""
+        found = self._single(active, address, size, site, "read")
+        if found is not None:
+            buffer, offset = found
+            return buffer.view(dtype)[offset >> SHIFT[size]]
+        address = active.spread(address)
+        out = np.zeros(active.count, dtype)
+        for buffer, offset, mask in self._groups(active, address, size, site, "read"):
+            out[mask] = buffer.view(dtype)[offset[mask] >> SHIFT[size]]
+        return out
+
+    def store(self, active: Active, address: Any, size: int, value: Any, dtype: str, site: int) -> None:
+        if not getattr(address, "ndim", 0) and getattr(value, "ndim", 0):
+            value = value[-1]  # all threads write one place: the last one wins, as any may
+        found = self._single(active, address, size, site, "write")
+        if found is not None:
+            buffer, offset = found
+            buffer.view(dtype)[offset >> SHIFT[size]] = value
+            return
+        address, value = active.spread(address), active.spread(value)
+        for buffer, offset, mask in self._groups(active, address, size, site, "write"):
+            buffer.view(dtype)[offset[mask] >> SHIFT[size]] = value[mask]
+
+    # -- vectors -----------------------------------------------------------------------------------------
+
+    def load_vector(self, active: Active, address: Any, count: int, dtype: str, site: int) -> tuple[Any, ...]:
+        item = np.dtype(dtype).itemsize
+        rows = self.load_rows(active, active.spread(address), item * count, site).view(dtype)
+        return tuple(np.ascontiguousarray(rows[:, i]) for i in range(count))
+
+    def store_vector(self, active: Active, address: Any, values: tuple[Any, ...], dtype: str, site: int) -> None:
+        rows = np.stack([active.spread(v) for v in values], axis=1).astype(dtype, copy=False)
+        self.store_rows(active, active.spread(address), rows.view(np.uint8), site)
+
+    # -- rows of bytes -----------------------------------------------------------------------------------
+
+    def load_rows(self, active: Active, address: Array, size: int, site: int) -> Array:
+        """uint8[threads, size]: aligned pieces of 1, 2, 4, 8, 16 or 32 bytes."""
+        found = self._single(active, address, size, site, "read")
+        if found is not None:
+            buffer, offset = found
+            return _pieces(buffer, size)[offset // size].view(np.uint8).reshape(-1, size)
+        out = np.zeros((len(address), size), np.uint8)
+        for buffer, offset, mask in self._groups(active, address, size, site, "read"):
+            out[mask] = _pieces(buffer, size)[offset[mask] // size].view(np.uint8).reshape(-1, size)
+        return out
+
+    def store_rows(self, active: Active, address: Array, rows: Array, site: int) -> None:
+        size = rows.shape[1]
+        pieces = np.ascontiguousarray(rows).view(f"V{size}").reshape(-1)
+        found = self._single(active, address, size, site, "write")
+        if found is not None:
+            buffer, offset = found
+            _pieces(buffer, size)[offset // size] = pieces
+            return
+        for buffer, offset, mask in self._groups(active, address, size, site, "write"):
+            _pieces(buffer, size)[offset[mask] // size] = pieces[mask]
+
+    # -- bounds ------------------------------------------------------------------------------------------
+
+    def _single(self, active: Active, address: Any, size: int, site: int, what: str) -> tuple[Buffer, Any] | None:
+        """The buffer and offsets, where all addresses lie well inside one."""
+        self.watch.global_access(active, address, size, site, what)
+        if getattr(address, "ndim", 0):
+            low, high = int(address.min()), int(address.max())
+            bits = int(np.bitwise_or.reduce(address))
+        else:
+            low = high = bits = int(address)
+        number = low >> OFFSET_BITS
+        buffer = self.buffers.get(number)
+        if buffer is None or (high >> OFFSET_BITS) != number:
+            return None
+        base = number << OFFSET_BITS
+        if high - base + size > buffer.data.size:
+            return None
+        if bits & (size - 1):
+            self._misaligned(active, active.spread(address), size, site, what)
+        offset = address - base if number else address
+        if buffer.written is not None or not buffer.is_writable:
+            self._note(active, buffer, active.spread(offset), size, site, what)
+        return buffer, offset
+
+    def _groups(
+        self, active: Active, address: Array, size: int, site: int, what: str
+    ) -> list[tuple[Buffer, Array, Array]]:
+        """(buffer, offsets, which threads) for addresses in several buffers, or in none: those are reported."""
+        numbers = address >> OFFSET_BITS
+        out = []
+        for number in np.unique(numbers):
+            mask = numbers == number
+            buffer = self.buffers.get(int(number))
+            if buffer is None:
+                self.watch.out_of_bounds(active, mask, address, size, site, what, "", 0)
+                continue
+            offset = address & OFFSET_MASK
+            outside = mask & (offset + size > buffer.data.size)
+            if outside.any():
+                self.watch.out_of_bounds(active, outside, offset, size, site, what, buffer.name, buffer.data.size)
+            inside = mask & ~outside
+            if (offset[inside] & (size - 1)).any():
+                self._misaligned(active, np.where(inside, offset, 0), size, site, what)
+            if (buffer.written is not None or not buffer.is_writable) and inside.any():
+                self._note(active.subset(inside), buffer, offset[inside], size, site, what)
+            out.append((buffer, offset, inside))
+        return out
+
+    def _note(self, active: Active, buffer: Buffer, offset: Array, size: int, site: int, what: str) -> None:
+        if what == "write":
+            if not buffer.is_writable:
+                self.watch.input_modified(active, offset, size, site, buffer.name)
+            if buffer.written is not None:
+                buffer.written[offset[:, None] + np.arange(size)] = True
+        elif buffer.written is not None:
+            fresh = ~buffer.written[offset[:, None] + np.arange(size)]
+            if fresh.any():
+                self.watch.global_uninitialised(active, fresh.any(axis=1), offset, size, site, buffer.name)
+
+    def _misaligned(self, active: Active, address: Array, size: int, site: int, what: str) -> None:
+        at = int(np.flatnonzero(address & (size - 1))[0])
+        number = int(address[at]) >> OFFSET_BITS
+        name = self.buffers[number].name if number in self.buffers else "memory"
+        thread = int(active.chunk.tid[active.threads[at]])
+        place = f"{name}+{int(address[at]) & OFFSET_MASK}"
+        raise Fault("misaligned", f"thread {thread} {what}s {size} bytes at {place}, not a multiple of {size}", site)
+
+
+def _pieces(buffer: Buffer, size: int) -> Array:
+    return buffer.view(f"V{size}")
