@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_addresses_are_the_canonical_layouts_of_the_isa(swizzle: str, element_by
     rows, k_bytes, t, w = 64, 32, 16 // element_bytes, WIDTH[swizzle] // 16
     lbo_bytes, sbo_bytes, start = 4096 + 1024, 2048 + 1024, 1024 * 3
     lbo, sbo, ks = lbo_bytes // element_bytes, sbo_bytes // element_bytes, k_bytes // element_bytes
-    big = 99
+    big, layout = 99, cast("Any", ())
     if k_major and swizzle == "none":
         layout = ((8, big), (1 * t, sbo)), ((t, big), (1, lbo))
     elif k_major:
@@ -160,7 +160,7 @@ def test_mn_major_round_trip(swizzle: str, rows: int) -> None:
     """B as [K, N] in global memory, N contiguous: copies of ``width`` bytes of N by all of K, side by side."""
     depth, width = 64, WIDTH[swizzle]
     matrix = numbers((depth, rows), 2)
-    memory = np.zeros(1 << 16, np.uint8)
+    memory = np.zeros(1 << 18, np.uint8)
     base, lbo, sbo = 1024, depth * width, 8 * width
     tensor = tensor_of(matrix, (width // 2, depth), swizzle)
     for part in range(rows * 2 // width):
