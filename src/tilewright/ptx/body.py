@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tilewright.ptx.declarations import variable
 from tilewright.ptx.lexer import DEEPEST, NAME, Cursor, not_ptx
 from tilewright.ptx.module import (
     TYPE_BYTES,
     BranchTargets,
+    Group,
+    Immediate,
     Instruction,
     Label,
     Operand,
@@ -44,7 +47,8 @@ Item = Instruction | Label | BranchTargets
 class Body:
     """Reads one function's braces. The cursor stands behind the opening one.
 
-    After ``read()``: ``items``, ``registers`` and ``families`` (unique names), ``shared``, ``local``, ``call_params``.
+    After ``read()``: ``items``, ``registers`` and ``families`` (unique names), ``shared``, ``local``, ``call_params``;
+    ``foreign``: names that operands mention and that the braces do not define → offset in the text.
     """
 
     def __init__(self, cursor: Cursor, files: Mapping[int, str], name: str, line: int) -> None:
@@ -65,8 +69,10 @@ class Body:
         self._depths: dict[Place, int] = {}
         self._places: dict[tuple[str, str, str], Place] = {}
         self._opcodes: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self.foreign: dict[str, int] = {}
         self._symbols: set[str] = set()
         self._labels: set[str] = set()
+        self._written_labels: set[str] = set()
         # Items that name labels: they may stand before the label, so they are settled at the end.
         self._open: list[tuple[int, Scope]] = []
 
@@ -99,6 +105,8 @@ class Body:
             if operands is None:
                 operands = tight
             found = operands_of(operands, self._scope, cursor, match.end() - 1 - len(operands)) if operands else ()
+            if "(" in operands and parts[0] != "call":
+                found = tuple([_number_of(operand) for operand in found])
             if parts[0] in ("bra", "brx"):
                 self._open.append((len(items), self._scope))
             items.append(Instruction(parts[0], parts[1], found, guard, self._place, line))
@@ -225,7 +233,7 @@ class Body:
             while unique in self._symbols:
                 unique += "_"
             self._scope.symbols[found.name] = unique
-            found = _renamed(found, unique)
+            found = replace(found, name=unique)
         self._symbols.add(found.name)
         {"shared": self.shared, "local": self.local, "param": self.call_params}[space].append(found)
 
@@ -241,6 +249,7 @@ class Body:
             unique += "_"
         self._labels.add(unique)
         scope.labels[name] = unique
+        self._written_labels.add(name)
         self.items.append(Label(unique))
 
     def _table(self, word: str, start: int) -> None:
@@ -272,6 +281,8 @@ class Body:
                 self.items[index] = BranchTargets(item.name, labels)
             elif isinstance(item, Instruction):
                 self.items[index] = self._branch(item, scope, tables, places)
+        known = self._symbols | self._written_labels
+        self.foreign = {name: at for name, at in self._scope.used.items() if name not in known}
 
     def _branch(self, item: Instruction, scope: Scope, tables: set[str], places: set[str]) -> Instruction:
         at = 1 if item.opcode == "brx" else 0
@@ -292,16 +303,8 @@ class Body:
         return unique
 
 
-def _renamed(found: Variable, name: str) -> Variable:
-    return Variable(
-        name,
-        found.space,
-        found.type,
-        found.size_bytes,
-        found.align,
-        found.element_bytes,
-        found.is_array,
-        found.initial,
-        found.initial_symbols,
-        found.pointer_to,
-    )
+def _number_of(operand: Operand) -> Operand:
+    """A constant in parentheses is a number; only a call has groups."""
+    if isinstance(operand, Group) and len(operand.items) == 1 and isinstance(operand.items[0], Immediate):
+        return operand.items[0]
+    return operand

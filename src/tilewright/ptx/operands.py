@@ -45,6 +45,7 @@ class Scope:
         names: as written → unique register. families: stem as written → (unique stem, count).
         symbols: as written → unique name of a variable of this scope. labels: of this scope alone.
         cache: operands already read here, by their text.
+        used: variables and functions that operands of the whole function name → offset in the text.
     """
 
     parent: Scope | None = None
@@ -53,11 +54,12 @@ class Scope:
     symbols: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     cache: dict[str, Operand] = field(default_factory=dict)
+    used: dict[str, int] = field(default_factory=dict)
     is_shared: bool = False
 
     def inner(self) -> Scope:
         """A scope inside this one; it shares all names until it declares its own (``own``)."""
-        return Scope(self, self.names, self.families, self.symbols, {}, self.cache, is_shared=True)
+        return Scope(self, self.names, self.families, self.symbols, {}, self.cache, self.used, is_shared=True)
 
     def own(self) -> None:
         """Before a declaration: no longer share the parent's tables, and forget what names meant."""
@@ -212,7 +214,9 @@ def _named(match: re.Match[str], scope: Scope, cursor: Cursor) -> Operand:
             cursor.fail("a declared register or a special register", match.start())
         cursor.pos = special.end()
         return Special(special.group())
-    return Symbol(scope.symbols.get(name, name), _offset(cursor))
+    unique = scope.symbols.get(name, name)
+    scope.used.setdefault(unique, match.start())
+    return Symbol(unique, _offset(cursor))
 
 
 def _offset(cursor: Cursor) -> int:

@@ -52,6 +52,8 @@ class _Found:
     functions: dict[str, Function] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
     variables: dict[str, Variable] = field(default_factory=dict)
+    # Names that a function or an initialiser mentions → offset in the text. They may be declared further down.
+    mentioned: dict[str, int] = field(default_factory=dict)
 
 
 class _Parser:
@@ -71,6 +73,10 @@ class _Parser:
         while cursor.skip() < end:
             self._top()
         found = self.found
+        known = found.variables.keys() | found.functions.keys() | found.declared
+        for name, at in found.mentioned.items():
+            if name not in known:
+                cursor.fail("a name that is declared", at)
         return Module(
             (int(version.group(1)), int(version.group(2))),
             target,
@@ -102,12 +108,12 @@ class _Parser:
 
     def _variable(self, space: Space) -> None:
         cursor = self.cursor
-        while True:
-            found = variable(cursor, space)
-            self.found.variables[found.name] = found
-            if cursor.accept(";"):
-                return
-            cursor.fail('";" after a variable')
+        start = cursor.skip()
+        found = variable(cursor, space)
+        cursor.expect(";", '";" after a variable')
+        self.found.variables[found.name] = found
+        for _, symbol in found.initial_symbols:
+            self.found.mentioned.setdefault(symbol.name, start)
 
     def _function(self, is_entry: bool) -> None:
         cursor = self.cursor
@@ -126,6 +132,10 @@ class _Parser:
         cursor.expect("{", 'the body of a function, "{"')
         body = Body(cursor, self.files, name, cursor.line_of(begin))
         body.read()
+        own = {parameter.name for parameter in (*params, *returns)}
+        for used, at in body.foreign.items():
+            if used not in own:
+                self.found.mentioned.setdefault(used, at)
         self.found.functions[name] = Function(
             name=name,
             is_entry=is_entry,
