@@ -1,0 +1,88 @@
+"""What a check found: one ``Finding`` per kind and pair of instructions, with the first occurrence in detail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal[
+    "out_of_bounds_read",
+    "out_of_bounds_write",
+    "misaligned",
+    "uninitialised_read",
+    "read_in_flight",
+    "write_in_flight",
+    "race_read_after_write",
+    "race_write_after_read",
+    "race_write_after_write",
+    "copy_never_waited",
+    "missing_proxy_fence",
+    "async_read_in_flight",
+    "overlapping_blocks",
+    "deadlock",
+    "barrier_divergence",
+    "mbarrier_misuse",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """One occurrence.
+
+    Attributes:
+        symbol: the variable or buffer; empty where no memory is concerned.
+        offset: of the first byte in it. size_bytes: 0 where no memory is concerned.
+        block: number of the thread block, as the caller numbers them.
+        thread, other_thread: linear thread index in the block; -1 where unknown or the asynchronous proxy.
+        note: what only the reporter knows ("arrival count 0"), one clause.
+    """
+
+    symbol: str
+    offset: int
+    size_bytes: int
+    block: int
+    thread: int
+    other_thread: int = -1
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Everything of one kind between one pair of instructions.
+
+    Attributes:
+        site: the instruction that the check stopped at; other_site: the earlier one, or -1.
+        count: accesses by threads that were affected. detail: the first of them.
+    """
+
+    kind: Kind
+    site: int
+    other_site: int
+    count: int
+    detail: Detail
+
+
+class Reporter:
+    """Collects findings, one per (kind, site, other site), in the order in which they were first seen."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[Kind, int, int], int] = {}
+        self._details: dict[tuple[Kind, int, int], Detail] = {}
+
+    def report(
+        self, kind: Kind, site: int, other_site: int = -1, detail: Callable[[], Detail] | None = None, count: int = 1
+    ) -> None:
+        """Count an occurrence. ``detail`` is called the first time only."""
+        key = (kind, site, other_site)
+        if key not in self._counts:
+            self._counts[key] = 0
+            self._details[key] = detail() if detail is not None else Detail("", 0, 0, 0, -1)
+        self._counts[key] += count
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(Finding(*key, count, self._details[key]) for key, count in self._counts.items())
+
+    def __bool__(self) -> bool:
+        return bool(self._counts)

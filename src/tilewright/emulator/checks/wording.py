@@ -1,0 +1,153 @@
+"""Findings in words: the line, the two threads, the bytes and the step that is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.emulator.checks.reports import Detail, Finding
+from tilewright.launch.executor import Hazard
+
+
+def describe(finding: Finding, line_of_site: Callable[[int], int | None], name_of_site: Callable[[int], str]) -> Hazard:
+    """One sentence for a finding.
+
+    Args:
+        line_of_site: source line of an instruction, or None.
+        name_of_site: its PTX name (``cp.async.cg.shared.global``), which decides what the remedy is called.
+    """
+    words = _Words(finding, line_of_site, name_of_site)
+    message = _SENTENCES[finding.kind](words)
+    if finding.detail.note:
+        message += f" ({finding.detail.note})"
+    if finding.count > 1:
+        message += f" [{finding.count} times]"
+    return Hazard(finding.kind, line_of_site(finding.site), message)
+
+
+class _Words:
+    """The parts of a sentence."""
+
+    def __init__(
+        self, finding: Finding, line_of_site: Callable[[int], int | None], name_of_site: Callable[[int], str]
+    ) -> None:
+        detail = finding.detail
+        self.detail: Detail = detail
+        self.here = _place(finding.site, line_of_site, name_of_site)
+        self.there = _place(finding.other_site, line_of_site, name_of_site) if finding.other_site >= 0 else "before"
+        self.name = name_of_site(finding.site)
+        self.other_name = name_of_site(finding.other_site) if finding.other_site >= 0 else ""
+        self.bytes = _bytes(detail)
+        self.thread = _thread(detail.thread)
+        self.same_warp = detail.other_thread >= 0 and detail.thread >> 5 == detail.other_thread >> 5
+        self.other = _thread(detail.other_thread)
+        self.block = f"block {detail.block}"
+
+    def with_warp(self, thread: int) -> str:
+        """A thread, with its warp where two warps are concerned."""
+        return _thread(thread) if self.same_warp or thread < 0 else f"{_thread(thread)} (warp {thread >> 5})"
+
+    def missing_order(self) -> str:
+        """What two accesses of different threads need between them."""
+        if self.same_warp:
+            return "both are in one warp with nothing between to order its lanes: add __syncwarp() between them"
+        if self.detail.other_thread < 0:
+            return f"without waiting for it: wait for the mbarrier of the copy before {self.here}"
+        return "no barrier between: add __syncthreads() between them"
+
+    def wait_for_copy(self, copy: str) -> str:
+        """The wait that makes an asynchronous copy land."""
+        if "bulk" in copy:
+            return "wait for its mbarrier (mbarrier.try_wait)"
+        return "wait for its group (cp.async.wait_group / __pipeline_wait_prior)"
+
+
+def _place(site: int, line_of_site: Callable[[int], int | None], name_of_site: Callable[[int], str]) -> str:
+    line = line_of_site(site)
+    return f"line {line}" if line is not None else f"the {name_of_site(site)}"
+
+
+def _thread(thread: int) -> str:
+    return f"thread {thread}" if thread >= 0 else "an asynchronous copy"
+
+
+def _bytes(detail: Detail) -> str:
+    if detail.size_bytes <= 0:
+        return detail.symbol or "memory"
+    last = detail.offset + detail.size_bytes - 1
+    return (
+        f"{detail.symbol}[{detail.offset}]" if detail.size_bytes == 1 else f"{detail.symbol}[{detail.offset}..{last}]"
+    )
+
+
+def _outside(verb: str) -> Callable[[_Words], str]:
+    return lambda w: (
+        f"{w.bytes} is {first} at {w.there} by {w.with_warp(w.detail.other_thread)}, "
+        f"{then} at {w.here} by {w.with_warp(w.detail.thread)}, {w.missing_order()}"
+    )
+
+
+def _never_waited(w: _Words) -> str:
+    return (
+        f"the {_short(w.name)} of {w.here} to {w.bytes} by {w.thread} is still in flight when the kernel ends: "
+        f"{w.wait_for_copy(w.name)} before the end"
+    )
+
+
+def _proxy(w: _Words) -> str:
+    return (
+        f"{w.bytes} is written at {w.there} by {w.other} and read at {w.here} through the asynchronous proxy, "
+        f"no proxy fence between: add fence.proxy.async after {w.there}, before the barrier"
+    )
+
+
+def _async_read(w: _Words) -> str:
+    wait = "wgmma.wait_group" if "wgmma" in w.other_name else "cp.async.bulk.wait_group.read"
+    return (
+        f"{w.bytes} is written at {w.here} by {w.thread} while the {_short(w.other_name)} of {w.there} ({w.other}) "
+        f"still reads it: add {wait} before {w.here}"
+    )
+
+
+def _overlap(w: _Words) -> str:
+    return f"{w.bytes} is written at {w.here} by {w.block} and by another block: the result depends on their order"
+
+
+def _deadlock(w: _Words) -> str:
+    return f"{w.thread} of {w.block} waits at {w.here} for ever: nobody arrives at what it waits for"
+
+
+def _divergence(w: _Words) -> str:
+    places = f"{w.here} and {w.there}"
+    return f"the threads of {w.block} meet at different barriers, {places}: let all of them reach the same one"
+
+
+def _mbarrier(w: _Words) -> str:
+    return f"the mbarrier {w.bytes} is misused at {w.here} by {w.thread} of {w.block}"
+
+
+def _short(name: str) -> str:
+    """``cp.async.cg.shared.global.L2::128B`` is ``cp.async``."""
+    for known in ("cp.async.bulk.tensor", "cp.async.bulk", "cp.async", "wgmma"):
+        if name.startswith(known):
+            return known
+    return name or "copy"
+
+
+_SENTENCES: dict[str, Callable[[_Words], str]] = {
+    "out_of_bounds_read": _outside("read"),
+    "out_of_bounds_write": _outside("written"),
+    "misaligned": _misaligned,
+    "uninitialised_read": _uninitialised,
+    "read_in_flight": _read_in_flight,
+    "write_in_flight": _write_in_flight,
+    "race_read_after_write": _race("written", "read"),
+    "race_write_after_read": _race("read", "written"),
+    "race_write_after_write": _race("written", "written again"),
+    "copy_never_waited": _never_waited,
+    "missing_proxy_fence": _proxy,
+    "async_read_in_flight": _async_read,
+    "overlapping_blocks": _overlap,
+    "deadlock": _deadlock,
+    "barrier_divergence": _divergence,
+    "mbarrier_misuse": _mbarrier,
+}
