@@ -80,6 +80,35 @@ def _bytes(detail: Detail) -> str:
 
 
 def _outside(verb: str) -> Callable[[_Words], str]:
+    return lambda w: f"{w.bytes} is {verb} at {w.here} by {w.thread} of {w.block}: outside of what the kernel was given"
+
+
+def _misaligned(w: _Words) -> str:
+    return (
+        f"{w.bytes} is accessed at {w.here} by {w.thread} of {w.block}: the address is no multiple of the access size"
+    )
+
+
+def _uninitialised(w: _Words) -> str:
+    reader = f"{w.bytes} is read at {w.here} by {w.thread} of {w.block}"
+    return f"{reader}, but nothing has written it: fill it, or correct the index"
+
+
+def _read_in_flight(w: _Words) -> str:
+    return (
+        f"{w.bytes} is read at {w.here} by {w.thread} while the {_short(w.other_name)} of {w.there} ({w.other}) "
+        f"is still in flight: {w.wait_for_copy(w.other_name)} before {w.here}"
+    )
+
+
+def _write_in_flight(w: _Words) -> str:
+    return (
+        f"{w.bytes} is written at {w.here} by {w.thread} while the {_short(w.other_name)} of {w.there} ({w.other}) "
+        f"is still in flight to the same bytes: {w.wait_for_copy(w.other_name)} before {w.here}, or use another stage"
+    )
+
+
+def _race(first: str, then: str) -> Callable[[_Words], str]:
     return lambda w: (
         f"{w.bytes} is {first} at {w.there} by {w.with_warp(w.detail.other_thread)}, "
         f"{then} at {w.here} by {w.with_warp(w.detail.thread)}, {w.missing_order()}"
