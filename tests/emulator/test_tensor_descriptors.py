@@ -61,7 +61,9 @@ def test_addresses_are_the_canonical_layouts_of_the_isa(swizzle: str, element_by
     found = found if k_major else found.T
     for row in range(rows):
         for k in range(ks):
-            plain = start + element_bytes * (cute(*layout[0], row) + cute(*layout[1], k))
+            plain = start + element_bytes * (
+                cute(layout[0][0], layout[0][1], row) + cute(layout[1][0], layout[1][1], k)
+            )
             assert found[row, k] == plain ^ ((plain >> 7 & ((1 << BITS[swizzle]) - 1)) << 4)
 
 

@@ -101,8 +101,8 @@ def gather(tensor: TensorMap, buffer: Bytes, coordinates: Ints) -> Bytes:
     if len(index):
         boxes[partial] = np.where(inside, buffer[index], boxes[partial])
     if tensor.element.startswith("tfloat32"):
-        mask = _inside(tensor, rows)
-        boxes = np.where(np.repeat(mask, 4, axis=-1), _as_tf32(boxes), boxes)
+        # What was filled stays as it is: zeros, or a NaN.
+        boxes = _as_tf32(boxes)
     return boxes.reshape(len(boxes), -1)
 
 
@@ -213,13 +213,6 @@ def _parts(tensor: TensorMap, rows: Rows) -> tuple[Bools, Bools, Ints, Bools]:
     inside = (place >= skipped) & (place < skipped + span)
     index = np.where(inside, rows.offset_bytes[partial][:, None] - skipped + place, 0)
     return whole, partial, index, inside
-
-
-def _inside(tensor: TensorMap, rows: Rows) -> Bools:
-    """bool[n, rows, elements]: what lies inside the tensor."""
-    place = np.arange(0, tensor.inner_bytes, tensor.element_bytes)
-    skipped, span = rows.skipped_bytes[..., None], rows.span_bytes[..., None]
-    return np.asarray((place >= skipped) & (place < skipped + span), np.bool_)
 
 
 def _as_tf32(boxes: Bytes) -> Bytes:
