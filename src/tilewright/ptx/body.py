@@ -34,7 +34,7 @@ _LOC = re.compile(
     r"(?:\s*,\s*function_name\s+[\w$]+(?:\s*\+\s*\w+)?\s*,\s*inlined_at\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9}))?[^\n;]*"
 )
 _SECTION = re.compile(r"[^\s{]+\s*\{[^{}]*\}")
-_TO_SEMICOLON = re.compile(r"[^;{}]*;")
+_TO_SEMICOLON = re.compile(r'(?:"[^"\n]*"|[^;{}"])*;')
 _REST_OF_LINE = re.compile(r"[^\n]*")
 _REGISTER = re.compile(r"([a-zA-Z_$%][\w$]*)(?:\s*<\s*(\d{1,9})\s*>)?")
 _TYPE = re.compile(r"\.(\w+)")

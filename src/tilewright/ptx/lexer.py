@@ -18,7 +18,7 @@ _NOT_A_NEWLINE = re.compile(r"[^\n]")
 _NUMBER = re.compile(
     r"0[fF](?P<f32>[0-9a-fA-F]{8})(?!\w)|0[dD](?P<f64>[0-9a-fA-F]{16})(?!\w)|0[xX](?P<hex>[0-9a-fA-F]+)U?(?!\w)"
     r"|0[bB](?P<bin>[01]+)U?(?!\w)|(?P<real>\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\.\d+(?:[eE][+-]?\d+)?)(?!\w)"
-    r"|0(?P<oct>[0-7]+)U?(?!\w)|(?P<dec>\d+)U?(?!\w)",
+    r"|0(?P<oct>[0-7]+)U?(?!\w)|(?P<dec>[1-9]\d*|0)U?(?!\w)",
     re.ASCII,
 )
 _BASES = {"hex": 16, "bin": 2, "oct": 8, "dec": 10}

@@ -17,7 +17,7 @@ _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d{1,9})[ \t]+"((?:\\.|[^"\\\n])*)"[^\n
 _REST_OF_LINE = re.compile(r"[^\n]*")
 _SECTION = re.compile(r"[^\s{]+\s*\{[^{}]*\}")
 _PARENTHESES = re.compile(r"\([^()]*\)")
-_TO_SEMICOLON = re.compile(r"[^;{}]*;")
+_TO_SEMICOLON = re.compile(r'(?:"[^"\n]*"|[^;{}"])*;')
 _LINKAGE = frozenset({"visible", "extern", "weak", "common"})
 _SPACES: dict[str, Space] = {"global": "global", "const": "const", "shared": "shared"}
 # Directives between the parameters and the body that take numbers, "Performance-Tuning Directives".
