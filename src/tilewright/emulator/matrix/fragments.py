@@ -22,16 +22,19 @@ from tilewright.errors import TilewrightError
 Which = Literal["a", "b", "c", "d"]
 Blocks = tuple[tuple[int, ...], ...]
 
-# k that PTX ISA allows for mma.sync and mma.sp's B, by element and (m, n).
-_MMA_K = {
-    ("m16n8", "f16"): (8, 16, 32), ("m16n8", "bf16"): (8, 16, 32), ("m16n8", "tf32"): (4, 8, 16),
-    ("m16n8", "s8"): (16, 32, 64), ("m16n8", "u8"): (16, 32, 64),
-    ("m16n8", "s4"): (32, 64, 128), ("m16n8", "u4"): (32, 64, 128), ("m16n8", "e2m1"): (64, 128),
-    ("m16n8", "e4m3"): (16, 32, 64), ("m16n8", "e5m2"): (16, 32, 64), ("m16n8", "e3m2"): (32, 64),
-    ("m16n8", "e2m3"): (32, 64), ("m16n8", "e2m1_in_byte"): (32, 64), ("m16n8", "b1"): (128, 256),
-    ("m16n8", "f64"): (4, 8, 16),
+# k that PTX ISA allows, by (m and n, element).
+_DENSE_K = {
+    ("m16n8", "f16"): (8, 16), ("m16n8", "bf16"): (8, 16), ("m16n8", "tf32"): (4, 8), ("m16n8", "f64"): (4, 8, 16),
+    ("m16n8", "s8"): (16, 32), ("m16n8", "u8"): (16, 32), ("m16n8", "s4"): (32, 64), ("m16n8", "u4"): (32, 64),
+    ("m16n8", "e4m3"): (16, 32), ("m16n8", "e5m2"): (16, 32), ("m16n8", "e3m2"): (32,), ("m16n8", "e2m3"): (32,),
+    ("m16n8", "e2m1_in_byte"): (32,), ("m16n8", "e2m1"): (64,), ("m16n8", "b1"): (128, 256),
     ("m8n8", "f64"): (4,), ("m8n8", "s8"): (16,), ("m8n8", "u8"): (16,), ("m8n8", "s4"): (32,), ("m8n8", "u4"): (32,),
     ("m8n8", "b1"): (128,),
+}  # fmt: skip
+_SPARSE_K = {
+    "f16": (16, 32), "bf16": (16, 32), "tf32": (8, 16), "s8": (32, 64), "u8": (32, 64),
+    "s4": (64, 128), "u4": (64, 128), "e2m1": (128,),
+    "e4m3": (64,), "e5m2": (64,), "e3m2": (64,), "e2m3": (64,), "e2m1_in_byte": (64,),
 }  # fmt: skip
 
 
@@ -96,12 +99,24 @@ def rows_first(outer: int, inner: int) -> Blocks:
 def mma_multiplicand(shape: str, element: str, which: Which) -> Multiplicand:
     """Layout of A or B of ``mma.sync``. Raises TilewrightError for a shape that the element does not have."""
     m, n, k = parse_shape(shape)
-    if k not in _MMA_K.get((f"m{m}n{n}", element), ()):
+    if k not in _DENSE_K.get((f"m{m}n{n}", element), ()):
         hint = "The legacy f16 shape of sm_70 is not emulated." if (shape, element) == ("m8n8k4", "f16") else ""
         raise TilewrightError("emulator/unknown_matrix", f"mma {shape} of {element} is not emulated.", hint=hint)
-    outer = (m if which == "a" else n) // 8
-    inner = k * element_bits(element) // 128 if element != "f64" else k // 4
-    return Multiplicand(element, rows_first(outer, inner), outer * inner)
+    return _multiplicand(element, m if which == "a" else n, k)
+
+
+@cache
+def sparse_multiplicand(shape: str, element: str, which: Which) -> Multiplicand:
+    """Layout of A, which holds half of k, or B of ``mma.sp``. Raises TilewrightError as ``mma_multiplicand`` does."""
+    m, n, k = parse_shape(shape)
+    if (m, n) != (16, 8) or k not in _SPARSE_K.get(element, ()):
+        raise TilewrightError("emulator/unknown_matrix", f"mma.sp {shape} of {element} is not emulated.")
+    return _multiplicand(element, m, k // 2) if which == "a" else _multiplicand(element, n, k)
+
+
+def _multiplicand(element: str, outer: int, k: int) -> Multiplicand:
+    k_blocks = k // 4 if element == "f64" else k * element_bits(element) // 128
+    return Multiplicand(element, rows_first(outer // 8, k_blocks), outer // 8 * k_blocks)
 
 
 @cache

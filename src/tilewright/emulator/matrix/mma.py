@@ -50,8 +50,8 @@ def mma(
         TilewrightError: the ISA has no such instruction, or it is not emulated.
     """
     d_type, a_type, b_type, c_type = types
-    a_layout = mma_multiplicand(shape, stored_element(a_type, options.kind, shape), "a")
-    b_layout = mma_multiplicand(shape, stored_element(b_type, options.kind, shape), "b")
+    a_layout = mma_multiplicand(shape, stored_element(a_type, options.kind), "a")
+    b_layout = mma_multiplicand(shape, stored_element(b_type, options.kind), "b")
     check_counts(shape, (len(a_regs), len(b_regs)), (a_layout.registers, b_layout.registers))
     a, b = matrix_a(a_regs, a_layout), matrix_b(b_regs, b_layout)
     return add_products(a, b, mma_accumulator(shape, d_type), c_regs, c_type, options)
@@ -69,7 +69,7 @@ def add_products(
     return accumulate(sums, layout, c_regs, c_type, options.satfinite)
 
 
-def stored_element(element: str, kind: str, shape: str) -> str:
+def stored_element(element: str, kind: str) -> str:
     """How an element lies in registers: the kinds that mix widths give each element a byte."""
     return "e2m1_in_byte" if element == "e2m1" and kind in ("f8f6f4", "mxf8f6f4") else element
 
