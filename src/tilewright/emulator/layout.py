@@ -40,6 +40,11 @@ class SharedLayout:
     end: int
 
     @property
+    def spare(self) -> int:
+        """Where an access lands that belongs nowhere: 32 bytes that nothing else uses."""
+        return _round_up(self.end, 16)
+
+    @property
     def has_gaps(self) -> bool:
         return self._valid is not None
 
@@ -70,7 +75,7 @@ class Layout:
     """Attributes:
 
     addresses: of every shared and local variable, in its own space.
-    smem_bytes: per block, rounded up to 16. static_bytes: as a compiler would count them, without red zones.
+    smem_bytes: per block, a multiple of 16. static_bytes: as a compiler would count them, without red zones.
     local_bytes: per thread.
     """
 
@@ -110,7 +115,7 @@ def lay_out(module: Module, function: Function, dynamic_bytes: int, compute: int
     end = max((s.offset + s.size_bytes for s in symbols), default=first)
     local, local_bytes = _place(function.local + function.call_params)
     shared = SharedLayout(tuple(symbols), min((s.offset for s in symbols), default=first), end)
-    return Layout(shared, addresses | local, _round_up(max(end, 16), 16), static_bytes, local_bytes)
+    return Layout(shared, addresses | local, shared.spare + 32, static_bytes, local_bytes)
 
 
 def _place(variables: Sequence[Variable]) -> tuple[dict[str, int], int]:

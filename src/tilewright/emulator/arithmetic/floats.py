@@ -143,10 +143,10 @@ def sqrt(a: Values, mode: Mode = "rn", ftz: bool = False) -> Values:
         result = narrow(np.sqrt(a.astype(np.float64)), np.float32, mode)
     else:
         root = np.sqrt(a)
-        small = np.abs(a) < _PRODUCT_MIN
-        scaled_root = pick(small, root * 2.0**200, root)
-        square, error = two_product(scaled_root, scaled_root)
-        result = step(root, (pick(small, a * 2.0**400, a) - square) - error, mode)
+        # Powers of two bring the square to where its error term is exact.
+        up = pick(a < _PRODUCT_MIN, 2.0**200, pick(a >= 2.0**900, 2.0**-200, 1.0))
+        square, error = two_product(root * up, root * up)
+        result = step(root, (a * up * up - square) - error, mode)
     return _finish(result, ftz, False)
 
 
@@ -219,7 +219,9 @@ def _fma_f64(a: Values, b: Values, c: Values, mode: Mode) -> Values:
     if zero.any():
         result = pick(zero, _minus_zero(product + c, product, c, mode), result)
     finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
-    extreme = finite & (_extreme(a, b, product) | (np.abs(c) >= _PRODUCT_MAX))
+    # Splitting a huge operand overflows even when the other one is zero.
+    huge = (np.abs(a) >= _SPLIT_MAX) | (np.abs(b) >= _SPLIT_MAX) | (np.abs(c) >= _PRODUCT_MAX)
+    extreme = finite & (_extreme(a, b, product) | huge)
     if not finite.all():
         plain = pick(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, a * b + c)
         result = pick(finite, result, plain)

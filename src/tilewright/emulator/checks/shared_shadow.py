@@ -26,6 +26,7 @@ from tilewright.emulator.checks.granules import (
     LANE_BITS,
     OUTSTANDING,
     PENDING,
+    TICK,
     Access,
     Granules,
     take,
@@ -132,9 +133,15 @@ class SharedShadow:
         agent = self._clocks.bulk_agent if bulk else self._clocks.copy_agent
         first_threads = slots * self._resolver.threads_per_block
         for access in self._resolver.accesses(first_threads, linear, size):
+            events = take(self._granules.write_event, access.index, access.width)[:, 0]
+            issuers = self._granules.write_actor.reshape(-1, access.width)[access.index, 0] >> LANE_BITS
             now = self._clocks.tick(site)
             self._granules.mark_written(access, ASYNCHRONOUS | now, agent << LANE_BITS)
-            self._clocks.land(clock, np.atleast_1d(np.asarray(access.slot)), agent)
+            # All bytes of a copy have one issuer: the first of each block is enough, but copies may land together.
+            flying = events >= PENDING
+            warps, first = np.unique((access.slot * self._clocks.warps + issuers)[flying], return_index=True)
+            slots_here = np.unique(np.asarray(access.slot))
+            self._clocks.land(clock, slots_here, agent, warps, (events[flying] & TICK)[first])
 
     # Asynchronous reads
 

@@ -71,3 +71,13 @@ class GenericMemory:
         for memory, part, inside, mask in self.parts(active, address):
             cut = values if mask is None else tuple(active.spread(v)[mask] for v in values)
             memory.store_vector(part, inside, cut, dtype, site)
+
+    def load_rows(self, active: Active, address: Array, size: int, site: int) -> Array:
+        out = np.zeros((len(address), size), np.uint8)
+        for memory, part, inside, mask in self.parts(active, address):
+            out[slice(None) if mask is None else mask] = memory.load_rows(part, inside, size, site)
+        return out
+
+    def store_rows(self, active: Active, address: Array, rows: Array, site: int) -> None:
+        for memory, part, inside, mask in self.parts(active, address):
+            memory.store_rows(part, inside, rows if mask is None else rows[mask], site)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +112,14 @@ class GlobalMemory:
             return
         for buffer, offset, mask in self._groups(active, address, size, site, "write"):
             _pieces(buffer, size)[offset[mask] // size] = pieces[mask]
+
+    def targets(self, active: Active, address: Array, size: int, site: int) -> Iterator[tuple[Buffer, Array, Array]]:
+        """(buffer, offsets, which threads) of what is read and written at once."""
+        found = self._single(active, address, size, site, "write")
+        if found is not None:
+            yield found[0], found[1], np.ones(active.count, bool)
+            return
+        yield from self._groups(active, address, size, site, "write")
 
     # -- bounds ------------------------------------------------------------------------------------------
 

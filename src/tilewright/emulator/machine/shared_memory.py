@@ -40,7 +40,7 @@ class SharedMemory:
         return found
 
     def linear(self, active: Active, address: Any, size: int, site: int, what: str) -> Array:
-        """Bytes from the chunk's start, int64 per thread. Out of bounds is reported and moved to the block's start."""
+        """Bytes from the chunk's start, int64 per thread. What is out of bounds is reported and moved to the spare bytes."""
         base = active.shared_base
         if self.has_clusters:
             address, base = self._cluster(active, address)
@@ -72,7 +72,7 @@ class SharedMemory:
         at = int(np.flatnonzero(bad)[0])
         symbol = self.layout.nearest(int(spread[at]))
         self.watch.out_of_bounds(active, bad, spread - symbol.offset, size, site, what, symbol.name, symbol.size_bytes)
-        return np.where(bad, self.layout.first, spread)
+        return np.where(bad, self.layout.spare, spread)
 
     def _misaligned(self, active: Active, address: Any, size: int, site: int, what: str) -> None:
         spread = active.spread(address)
@@ -107,6 +107,18 @@ class SharedMemory:
         self.watch.shared_access(active, linear, size, site, "write")
         rows = np.stack([active.spread(v) for v in values], axis=1).astype(dtype, copy=False)
         self.view(f"V{size}")[linear >> SHIFT[size]] = rows.view(f"V{size}").reshape(-1)
+
+    def load_rows(self, active: Active, address: Array, size: int, site: int) -> Array:
+        """uint8[threads, size] of aligned pieces."""
+        linear = self.linear(active, address, size, site, "read")
+        self.watch.shared_access(active, linear, size, site, "read")
+        return self.read_rows(linear, size)
+
+    def store_rows(self, active: Active, address: Array, rows: Array, site: int) -> None:
+        size = rows.shape[1]
+        linear = self.linear(active, address, size, site, "write")
+        self.watch.shared_access(active, linear, size, site, "write")
+        self.write_rows(linear, rows)
 
     def read_rows(self, linear: Array, size: int) -> Array:
         """uint8[…, size] at linear bytes that are known to be right; no check."""

@@ -1,0 +1,147 @@
+"""The emulator as an executor: same protocol as the GPU."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from tilewright.arch.arch import load_arch
+from tilewright.emulator.compiled import CompiledKernel
+from tilewright.emulator.faults import Fault
+from tilewright.emulator.lower.compile import Parsed, compile_kernel, parse
+from tilewright.emulator.machine.addresses import OFFSET_BITS
+from tilewright.emulator.machine.chunk import Geometry
+from tilewright.emulator.machine.global_memory import Buffer
+from tilewright.emulator.options import EmulatorOptions
+from tilewright.emulator.run import Emulation, emulate
+from tilewright.errors import TilewrightError
+from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
+from tilewright.launch.executor import Program, RunResult
+
+KEPT_KERNELS = 64
+
+
+class EmulatorExecutor:
+    """Runs launches on the CPU, from the program's PTX.
+
+    Args:
+        arch: the architecture that is emulated, ``sm_86``.
+        main_file: name of the source whose lines hazards name.
+    """
+
+    name: Literal["emulator"] = "emulator"
+    is_dead = False
+    is_hung = False
+
+    def __init__(
+        self, arch: str, options: EmulatorOptions | None = None, main_file: str | None = None
+    ) -> None:
+        self._arch = arch
+        self.options = options or EmulatorOptions()
+        self.main_file = main_file
+        self._parsed: OrderedDict[str, Parsed] = OrderedDict()
+        self._compiled: OrderedDict[tuple[str, int], CompiledKernel] = OrderedDict()
+
+    @property
+    def arch(self) -> str:
+        return self._arch
+
+    def run(self, program: Program, launch: BoundLaunch, arrays: Mapping[str, np.ndarray]) -> RunResult:
+        """Run a program once; see ``launch.executor.Executor``."""
+        result, _ = self.run_counted(program, launch, arrays)
+        return result
+
+    def run_counted(
+        self, program: Program, launch: BoundLaunch, arrays: Mapping[str, np.ndarray]
+    ) -> tuple[RunResult, Emulation | None]:
+        """As ``run``, with what the counters saw; None where nothing ran."""
+        try:
+            key, parsed = self._parse(program)
+            error = _misfit(parsed, launch, program.arch)
+            if error:
+                return RunResult({}, error=error), None
+            kernel = self._compile(key, parsed, launch.shared_bytes)
+        except (TilewrightError, Fault) as fault:
+            return RunResult({}, error=_told(fault, program)), None
+        buffers, numbers = _buffers(launch, arrays)
+        cluster = parsed.function.cluster or (1, 1, 1)
+        geometry = Geometry(launch.grid, launch.block, cluster, kernel.layout.smem_bytes, launch.shared_bytes)
+        params = _params(parsed, launch, numbers)
+        done = emulate(kernel, geometry, buffers, params, self.options, self.main_file)
+        after = {} if done.error else {b.name: b.data.view(arrays[b.name].dtype) for b in buffers}
+        return RunResult(after, done.hazards, done.error), done
+
+    def _parse(self, program: Program) -> tuple[str, Parsed]:
+        key = hashlib.sha256(f"{program.kernel}\0{program.ptx}".encode()).hexdigest()
+        if key not in self._parsed:
+            self._parsed[key] = parse(program.ptx, program.kernel)
+            if len(self._parsed) > KEPT_KERNELS:
+                self._parsed.popitem(last=False)
+        return key, self._parsed[key]
+
+    def _compile(self, key: str, parsed: Parsed, dynamic_bytes: int) -> CompiledKernel:
+        at = (key, dynamic_bytes)
+        if at not in self._compiled:
+            self._compiled[at] = compile_kernel(parsed, dynamic_bytes)
+            if len(self._compiled) > KEPT_KERNELS:
+                self._compiled.popitem(last=False)
+        return self._compiled[at]
+
+
+def _told(fault: TilewrightError | Fault, program: Program) -> str:
+    if isinstance(fault, TilewrightError):
+        return fault.message
+    return f"{fault.message} in {program.kernel}"
+
+
+def _misfit(parsed: Parsed, launch: BoundLaunch, arch: str) -> str:
+    """Why a launch cannot be made; "" where it can."""
+    function = parsed.function
+    have = [arg.dtype.item_bytes if isinstance(arg, BoundScalar) else 8 for arg in launch.arguments]
+    need = [param.size_bytes for param in function.params]
+    if need != have:
+        return f"the kernel takes parameters of {need} bytes, the sidecar gives {have}"
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    most = function.max_threads
+    if most is not None and threads > most[0] * most[1] * most[2]:
+        return f"{threads} threads a block; the kernel is bounded to {most[0] * most[1] * most[2]}"
+    cluster = function.cluster or (1, 1, 1)
+    if any(extent % size for extent, size in zip(launch.grid, cluster, strict=True)):
+        return f"a grid of {launch.grid} blocks is no multiple of the cluster of {cluster}"
+    try:
+        limit = load_arch(arch).smem_optin_max_bytes
+    except TilewrightError:
+        return ""  # no table of this architecture: nothing to compare with
+    static = sum(v.size_bytes for v in function.shared)
+    if static + launch.shared_bytes > limit:
+        return f"{static + launch.shared_bytes:,} bytes of shared memory; a block of {arch} may have {limit:,} in all"
+    return ""
+
+
+def _buffers(launch: BoundLaunch, arrays: Mapping[str, np.ndarray]) -> tuple[list[Buffer], dict[str, int]]:
+    """Copies of the storages, and the number of each."""
+    buffers, numbers = [], {}
+    for array in launch.buffers:
+        numbers[array.name] = len(buffers) + 1
+        data = arrays[array.name].copy().view(np.uint8)
+        written = None if array.is_read_first else np.zeros(data.size, bool)
+        buffers.append(Buffer(array.name, data, array.is_written, written))
+    return buffers, numbers
+
+
+def _params(parsed: Parsed, launch: BoundLaunch, numbers: Mapping[str, int]) -> bytes:
+    out = bytearray(parsed.param_bytes)
+    for param, argument in zip(parsed.function.params, launch.arguments, strict=True):
+        at = parsed.param_offsets[param.name]
+        raw = argument.raw() if isinstance(argument, BoundScalar) else _pointer(argument, numbers)
+        out[at : at + len(raw)] = raw
+    return bytes(out)
+
+
+def _pointer(array: BoundArray, numbers: Mapping[str, int]) -> bytes:
+    address: Any = (numbers[array.owner] << OFFSET_BITS) + array.offset * array.dtype.item_bytes
+    return np.int64(address).tobytes()

@@ -1,0 +1,166 @@
+"""Arithmetic and comparisons of f16, bf16, f32, f64 and packed halves."""
+
+from __future__ import annotations
+
+from tilewright.emulator.arithmetic import approx, compare, floats, halves
+from tilewright.emulator.lower.integers import put_predicate
+from tilewright.emulator.lower.writer import BlockWriter
+from tilewright.ptx.module import Instruction
+
+HALVES = frozenset({"f16", "bf16", "f16x2", "bf16x2"})
+SINGLES = frozenset({"f32", "f64"})
+ROUNDINGS = frozenset({"rn", "rz", "rm", "rp"})
+COMPARED = frozenset("eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan".split())
+
+
+def is_float(i: Instruction) -> bool:
+    return bool(i.modifiers) and i.modifiers[-1] in HALVES | SINGLES | {"f32x2"}
+
+
+def flags(i: Instruction, *names: str) -> str:
+    """Keyword arguments for the modifiers that are there."""
+    return "".join(f", {name}=True" for name in names if name in i.modifiers)
+
+
+def operands(w: BlockWriter, i: Instruction, type_: str) -> str:
+    return ", ".join(w.read(operand, type_) for operand in i.operands[1:])
+
+
+def arithmetic(w: BlockWriter, i: Instruction) -> None:
+    """add, sub, mul, fma, mad."""
+    type_ = i.modifiers[-1]
+    name = "fma" if i.opcode == "mad" else i.opcode
+    mode = next((m for m in i.modifiers if m in ROUNDINGS), "rn")
+    if type_ in HALVES:
+        if mode != "rn" or "oob" in i.modifiers:
+            raise w.not_modelled(i.full_name)
+        expression = f"halves.{name}({type_!r}, {operands(w, i, type_)}{flags(i, 'ftz', 'sat', 'relu')})"
+    elif type_ == "f32x2":
+        ftz = "ftz" in i.modifiers
+        expression = f"floats.f32x2(floats.{name}, {operands(w, i, type_)}, mode={mode!r}, ftz={ftz})"
+    else:
+        expression = f"floats.{name}({operands(w, i, type_)}, {mode!r}{flags(i, 'ftz', 'sat')})"
+    with w.selecting(i.guard):
+        w.write(i.operands[0], type_, expression)
+
+
+def extremum(w: BlockWriter, i: Instruction) -> None:
+    type_ = i.modifiers[-1]
+    name = "minimum" if i.opcode == "min" else "maximum"
+    extra = flags(i, "ftz") + (", nan=True" if "NaN" in i.modifiers else "")
+    extra += ", xorsign=True" if "xorsign" in i.modifiers else ""
+    if type_ in HALVES:
+        expression = f"halves.{name}({type_!r}, {operands(w, i, type_)}{extra})"
+    else:
+        extra += ", absolute=True" if "abs" in i.modifiers else ""
+        expression = f"compare.{name}({operands(w, i, type_)}{extra})"
+    with w.selecting(i.guard):
+        w.write(i.operands[0], type_, expression)
+
+
+def sign(w: BlockWriter, i: Instruction) -> None:
+    """abs, neg."""
+    type_ = i.modifiers[-1]
+    name = "absolute" if i.opcode == "abs" else "negate"
+    head = f"halves.{name}({type_!r}, " if type_ in HALVES else f"floats.{name}("
+    with w.selecting(i.guard):
+        w.write(i.operands[0], type_, f"{head}{operands(w, i, type_)}{flags(i, 'ftz')})")
+
+
+def copysign(w: BlockWriter, i: Instruction) -> None:
+    type_ = i.modifiers[-1]
+    with w.selecting(i.guard):
+        w.write(i.operands[0], type_, f"floats.copysign({operands(w, i, type_)})")
+
+
+def divide(w: BlockWriter, i: Instruction) -> None:
+    """div, rcp, sqrt: rounded, or approximate."""
+    type_ = i.modifiers[-1]
+    mode = next((m for m in i.modifiers if m in ROUNDINGS), None)
+    values = operands(w, i, type_)
+    if mode is not None:
+        expression = f"floats.{i.opcode}({values}, {mode!r}{flags(i, 'ftz')})"
+    else:
+        name = {"div": "div_full" if "full" in i.modifiers else "div_approx"}.get(i.opcode, i.opcode)
+        expression = f"approx.{name}({values}{flags(i, 'ftz')})"
+    with w.selecting(i.guard):
+        w.write(i.operands[0], type_, expression)
+
+
+def transcendental(w: BlockWriter, i: Instruction) -> None:
+    """ex2, lg2, rsqrt, sin, cos, tanh."""
+    type_ = i.modifiers[-1]
+    values = operands(w, i, type_)
+    if i.opcode == "ex2":
+        expression = f"approx.ex2({type_!r}, {values}{flags(i, 'ftz')})"
+    elif i.opcode == "tanh":
+        expression = f"approx.tanh({type_!r}, {values})"
+    elif type_ in SINGLES:
+        expression = f"approx.{i.opcode}({values}{flags(i, 'ftz')})"
+    else:
+        raise w.not_modelled(i.full_name)
+    with w.selecting(i.guard):
+        w.write(i.operands[0], type_, expression)
+
+
+def setp(w: BlockWriter, i: Instruction) -> None:
+    type_ = i.modifiers[-1]
+    how = next(m for m in i.modifiers if m in COMPARED)
+    a, b = w.read(i.operands[1], type_), w.read(i.operands[2], type_)
+    ftz = flags(i, "ftz")
+    if type_ in ("f16x2", "bf16x2"):
+        raise w.not_modelled(i.full_name)
+    if type_ in HALVES:
+        put_predicate(w, i, f"halves.compare({how!r}, {type_!r}, {a}, {b}{ftz})")
+    else:
+        put_predicate(w, i, f"compare.compare({how!r}, {a}, {b}{ftz})")
+
+
+def set_(w: BlockWriter, i: Instruction) -> None:
+    """set: a comparison as 1.0 or all ones."""
+    result, type_ = i.modifiers[-2], i.modifiers[-1]
+    how = next(m for m in i.modifiers if m in COMPARED)
+    if len(i.operands) > 3:
+        raise w.not_modelled(i.full_name)
+    a, b = w.read(i.operands[1], type_), w.read(i.operands[2], type_)
+    ftz = flags(i, "ftz")
+    if type_ in HALVES and result == type_:
+        expression = f"halves.set_halves({how!r}, {type_!r}, {a}, {b}{ftz})"
+    elif type_ in ("f16x2", "bf16x2") or result in HALVES:
+        raise w.not_modelled(i.full_name)
+    else:
+        test = f"halves.compare({how!r}, {type_!r}, {a}, {b}{ftz})" if type_ in HALVES else ""
+        test = test or f"compare.compare({how!r}, {a}, {b}{ftz})"
+        dtype = "np.float32" if result == "f32" else "np.int32"
+        expression = f"compare.set_value({test}, {dtype})"
+    with w.selecting(i.guard):
+        w.write(i.operands[0], result if result != "u32" else "s32", expression)
+
+
+def slct(w: BlockWriter, i: Instruction) -> None:
+    type_, by = i.modifiers[-2], i.modifiers[-1]
+    a, b, c = w.read(i.operands[1], type_), w.read(i.operands[2], type_), w.read(i.operands[3], by)
+    with w.selecting(i.guard):
+        w.write(i.operands[0], type_, f"compare.slct({a}, {b}, {c}{flags(i, 'ftz')})")
+
+
+def testp(w: BlockWriter, i: Instruction) -> None:
+    with w.selecting(i.guard):
+        value = w.read(i.operands[1], i.modifiers[-1])
+        w.write(i.operands[0], "pred", f"compare.testp({i.modifiers[0]!r}, {value})")
+
+
+MODULES = {"floats": floats, "halves": halves, "compare": compare, "approx": approx}
+# For instructions whose type is a float.
+LOWERINGS = {
+    **dict.fromkeys(("add", "sub", "mul", "fma", "mad"), arithmetic),
+    **dict.fromkeys(("min", "max"), extremum),
+    **dict.fromkeys(("abs", "neg"), sign),
+    **dict.fromkeys(("div", "rcp", "sqrt"), divide),
+    **dict.fromkeys(("ex2", "lg2", "rsqrt", "sin", "cos", "tanh"), transcendental),
+    "copysign": copysign,
+    "setp": setp,
+    "testp": testp,
+}
+# For these the last type is that of an operand.
+MIXED = {"set": set_, "slct": slct}

@@ -1,0 +1,34 @@
+"""Which lowering takes which instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tilewright.emulator.lower import control, conversions, copies, floats, integers, matrix, memory, moves, warp
+from tilewright.emulator.lower.writer import BlockWriter
+from tilewright.ptx.module import Instruction
+
+Lowering = Callable[[BlockWriter, Instruction], None]
+
+BY_OPCODE: Mapping[str, Lowering] = {
+    **integers.LOWERINGS,  # type: ignore[dict-item]
+    **moves.LOWERINGS,
+    **memory.LOWERINGS,
+    **control.LOWERINGS,
+    **warp.LOWERINGS,
+    **matrix.LOWERINGS,
+    **floats.MIXED,
+    "cvt": conversions.cvt,
+}
+# Modules that generated code calls into.
+MODULES: Mapping[str, Any] = {**integers.MODULES, **floats.MODULES, **conversions.MODULES}
+
+
+def lowering_of(instruction: Instruction) -> Lowering | None:
+    """What writes an instruction; None where nothing does."""
+    if instruction.opcode == "cp":
+        return copies.cp_async
+    if floats.is_float(instruction) and instruction.opcode in floats.LOWERINGS:
+        return floats.LOWERINGS[instruction.opcode]
+    return BY_OPCODE.get(instruction.opcode)

@@ -1,0 +1,81 @@
+"""The machine that generated code runs on: one chunk of thread blocks with all of its memories and units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.emulator.compiled import CompiledKernel
+from tilewright.emulator.faults import Fault
+from tilewright.emulator.machine.atomics import Atomics
+from tilewright.emulator.machine.barriers import BlockBarriers
+from tilewright.emulator.machine.chunk import Active, Chunk
+from tilewright.emulator.machine.clusters import ClusterBarriers
+from tilewright.emulator.machine.copies import AsyncCopies
+from tilewright.emulator.machine.generic_memory import GenericMemory
+from tilewright.emulator.machine.global_memory import GlobalMemory
+from tilewright.emulator.machine.local_memory import LocalMemory
+from tilewright.emulator.machine.matrices import Matrices
+from tilewright.emulator.machine.registers import Registers
+from tilewright.emulator.machine.shared_memory import SharedMemory
+from tilewright.emulator.machine.warps import Warps
+from tilewright.emulator.machine.watch import Watch
+
+
+class Machine:
+    def __init__(
+        self,
+        kernel: CompiledKernel,
+        chunk: Chunk,
+        globe: GlobalMemory,
+        params: bytes,
+        watch: Watch,
+        lands: str,
+        random: np.random.Generator | None,
+    ) -> None:
+        self.kernel = kernel
+        self.chunk = chunk
+        self.watch = watch
+        self.globe = globe
+        self.shared = SharedMemory(chunk, kernel.layout.shared, watch)
+        self.local = LocalMemory(chunk, kernel.layout.local_bytes)
+        self.generic = GenericMemory(globe, self.shared, self.local)
+        self.registers = Registers(kernel.initial, chunk.threads)
+        self.warps = Warps(watch)
+        self.atomics = Atomics(self.generic, random)
+        self.copies = AsyncCopies(chunk, self.shared, globe, lands)
+        self.matrices = Matrices(self.warps, self.shared, self.generic)
+        self.barriers = BlockBarriers(chunk, watch)
+        self.clusters = ClusterBarriers(chunk, watch)
+        self.is_deadlocked = False
+        self._params = params
+        self._scalars: dict[tuple[int, str], np.generic] = {}
+        self._ticks = 0
+
+    def param(self, offset: int, dtype: str) -> np.generic:
+        """A kernel parameter."""
+        found = self._scalars.get((offset, dtype))
+        if found is None:
+            found = self._scalars[offset, dtype] = np.frombuffer(self._params, dtype, 1, offset)[0]
+        return found
+
+    def clock(self, dtype: str) -> np.generic:
+        """A counter that only grows."""
+        self._ticks += 1
+        return np.dtype(dtype).type(self._ticks)  # type: ignore[no-any-return]
+
+    def trap(self, active: Active, what: str, site: int) -> None:
+        thread = int(active.threads[0])
+        who = f"thread {int(self.chunk.tid[thread])} of block {int(self.chunk.block_ids[self.chunk.slot_of[thread]])}"
+        message = f"an assertion fails in {who}" if what == "assert" else f"{who} runs into {what}"
+        raise Fault("trap", message, site)
+
+    def land_some(self) -> bool:
+        """Let asynchronous copies that somebody waits for land; whether any did."""
+        return False
+
+    def finish(self) -> None:
+        """What must be in order when all threads have ended."""
+        if self.watch.shadow is not None and not self.is_deadlocked:
+            self.watch.shadow.finish()

@@ -1,0 +1,82 @@
+"""Who looks on while a kernel runs: the hazard checks and the counters, each present or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.emulator.checks.reports import Detail, Reporter
+from tilewright.emulator.machine.chunk import Active, Array, Chunk
+
+if TYPE_CHECKING:
+    from tilewright.emulator.checks.shared_shadow import SharedShadow
+    from tilewright.emulator.machine.tally import Tally
+
+
+class Watch:
+    """Attributes:
+
+    shadow: of the chunk's shared memory; None where checks are off.
+    tally: of memory traffic; None where counters are off.
+    """
+
+    def __init__(self, chunk: Chunk, reporter: Reporter, shadow: SharedShadow | None, tally: Tally | None) -> None:
+        self.chunk = chunk
+        self.reporter = reporter
+        self.shadow = shadow
+        self.tally = tally
+
+    def shared_access(self, active: Active, linear: Array, size: int, site: int, what: str) -> None:
+        if self.tally is not None:
+            self.tally.shared(active, linear, size, site, what)
+        if self.shadow is not None:
+            if what == "read":
+                self.shadow.read(active.threads, linear, size, site)
+            else:
+                self.shadow.write(active.threads, linear, size, site)
+
+    def global_access(self, active: Active, address: Any, size: int, site: int, what: str) -> None:
+        if self.tally is not None:
+            self.tally.globe(active, address, size, site, what)
+
+    def converge(self, active: Active) -> None:
+        """A warp-collective instruction orders the lanes of each warp."""
+        if self.shadow is not None:
+            self.shadow.converge(active.threads)
+
+    # -- reports -----------------------------------------------------------------------------------------
+
+    def report(self, kind: str, site: int, active: Active, which: int, symbol: str, offset: int, size: int) -> None:
+        """One finding; ``which`` counts within ``active``."""
+        thread = int(active.threads[which])
+        slot = int(self.chunk.slot_of[thread])
+        tid = int(self.chunk.tid[thread])
+        self.reporter.report(kind, site, -1, lambda: Detail(symbol, offset, size, slot, tid, -1))
+
+    def out_of_bounds(
+        self, active: Active, bad: Array, offset: Array, size: int, site: int, what: str, name: str, limit: int
+    ) -> None:
+        """``name`` "": the address lies in no buffer, and ``offset`` is the address itself."""
+        at = int(np.flatnonzero(bad)[0])
+        symbol = f"{name} ({limit:,} bytes)" if name else "no buffer"
+        self.report(f"out_of_bounds_{what}", site, active, at, symbol, int(offset[at]), size)
+
+    def input_modified(self, active: Active, offset: Array, size: int, site: int, name: str) -> None:
+        self.report("input_modified", site, active, 0, name, int(offset[0]), size)
+
+    def global_uninitialised(
+        self, active: Active, bad: Array, offset: Array, size: int, site: int, name: str
+    ) -> None:
+        at = int(np.flatnonzero(bad)[0])
+        self.report("uninitialised_read", site, active, at, name, int(offset[at]), size)
+
+    def barrier_divergence(self, site: int, other_site: int, thread: int) -> None:
+        slot, tid = int(self.chunk.slot_of[thread]), int(self.chunk.tid[thread])
+        self.reporter.report(
+            "barrier_divergence", site, other_site, lambda: Detail("barrier", 0, 0, slot, tid, tid // 32)
+        )
+
+    def deadlock(self, site: int, thread: int, count: int, what: str) -> None:
+        slot, tid = int(self.chunk.slot_of[thread]), int(self.chunk.tid[thread])
+        self.reporter.report("deadlock", site, -1, lambda: Detail(what, 0, count, slot, tid, -1))

@@ -1,0 +1,195 @@
+"""One launch, chunk by chunk."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilewright.emulator.checks.reports import Reporter
+from tilewright.emulator.checks.shared_shadow import SharedShadow, bytes_needed
+from tilewright.emulator.checks.wording import describe
+from tilewright.emulator.compiled import CompiledKernel
+from tilewright.emulator.faults import Fault
+from tilewright.emulator.lower.compile import initial_bytes, variable_address
+from tilewright.emulator.machine.addresses import OFFSET_BITS, PARAM_ID
+from tilewright.emulator.machine.chunk import Chunk, Geometry
+from tilewright.emulator.machine.global_memory import Buffer, GlobalMemory
+from tilewright.emulator.machine.machine import Machine
+from tilewright.emulator.machine.schedule import Scheduler
+from tilewright.emulator.machine.tally import Tally
+from tilewright.emulator.machine.watch import Watch
+from tilewright.emulator.options import EmulatorOptions, chosen_blocks
+from tilewright.launch.executor import Hazard
+from tilewright.ptx.places import user_line
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """What a launch did. Buffers have been written in place.
+
+    Attributes:
+        error: why it ended early, or None.
+        counts: threads that ran each basic block. thread_instructions: instructions times threads.
+        tally: of memory traffic, where counters were on.
+    """
+
+    hazards: tuple[Hazard, ...]
+    error: str | None
+    counts: Counter[int] = field(default_factory=Counter)
+    thread_instructions: int = 0
+    tally: Tally | None = None
+
+
+def emulate(
+    kernel: CompiledKernel,
+    geometry: Geometry,
+    buffers: Sequence[Buffer],
+    params: bytes,
+    options: EmulatorOptions,
+    main_file: str | None = None,
+) -> Emulation:
+    """Run a launch.
+
+    Args:
+        geometry: with ``smem_bytes`` of the kernel's layout.
+        buffers: the n-th has the address ``(n + 1) << 40``.
+        params: the parameter block.
+        main_file: name of the source whose lines hazards name; None: the outermost of each place.
+    """
+    launch = _Launch(kernel, geometry, buffers, params, options)
+    error: str | None = None
+    try:
+        with np.errstate(all="ignore"):
+            launch.run()
+    except Fault as fault:
+        error = _text_of(fault, kernel, main_file)
+        if fault.kind not in ("not_modelled", "too_long", "trap"):
+            launch.faults.append(Hazard(fault.kind, _line(kernel, fault.site, main_file), fault.message))
+    hazards = (*_hazards(launch.reporter, kernel, main_file), *launch.faults)
+    total = sum(n * kernel.blocks[b].instructions for b, n in launch.counts.items())
+    return Emulation(hazards, error, launch.counts, total, launch.tally)
+
+
+class _Launch:
+    def __init__(
+        self,
+        kernel: CompiledKernel,
+        geometry: Geometry,
+        buffers: Sequence[Buffer],
+        params: bytes,
+        options: EmulatorOptions,
+    ) -> None:
+        self.kernel = kernel
+        self.geometry = geometry
+        self.buffers = buffers
+        self.params = params
+        self.options = options
+        self.reporter = Reporter()
+        self.tally = Tally() if options.counters else None
+        self.counts: Counter[int] = Counter()
+        self.faults: list[Hazard] = []
+        self.random = np.random.default_rng(options.seed) if options.schedule == "random" else None
+        limit = options.max_seconds
+        self.deadline = None if limit is None else time.monotonic() + limit
+
+    def run(self) -> None:
+        variables = self._variables()
+        blocks = _in_clusters(chosen_blocks(self.geometry.grid, self.options.blocks), self.geometry)
+        step = self._slots()
+        for start in range(0, len(blocks), step):
+            self._run_chunk(np.array(blocks[start : start + step]), variables)
+
+    def _variables(self) -> list[tuple[int, Buffer]]:
+        """Module variables live as long as the launch."""
+        module = [v for v in self.kernel.module.variables if v.space in ("global", "const")]
+        addresses = {v.name: variable_address(k) for k, v in enumerate(module)}
+        data = initial_bytes(self.kernel.module, addresses)
+        return [
+            (addresses[v.name] >> OFFSET_BITS, Buffer(v.name, data[v.name], v.space == "global")) for v in module
+        ]
+
+    def _slots(self) -> int:
+        """Blocks that run at once: whole clusters, bounded by threads and by memory."""
+        g, size = self.geometry, self.geometry.cluster_size
+        one = g.smem_bytes + 1
+        if self.options.checks:
+            one += bytes_needed(1, g.warps, g.smem_bytes, self.kernel.shared_granule)
+        slots = min(self.options.chunk_threads // (g.warps * 32), self.options.shadow_bytes // one)
+        return max(slots // size, 1) * size
+
+    def _run_chunk(self, block_ids: np.ndarray[Any, Any], variables: list[tuple[int, Buffer]]) -> None:
+        chunk = Chunk(self.geometry, block_ids)
+        shadow = self._shadow(chunk) if self.options.checks else None
+        watch = Watch(chunk, self.reporter, shadow, self.tally)
+        globe = GlobalMemory(watch)
+        for number, buffer in enumerate(self.buffers):
+            globe.add(buffer, number + 1)
+        for number, buffer in variables:
+            globe.add(buffer, number)
+        globe.add(Buffer("parameters", np.frombuffer(self.params, np.uint8).copy(), False), PARAM_ID)
+        machine = Machine(self.kernel, chunk, globe, self.params, watch, self.options.lands, self.random)
+        scheduler = Scheduler(machine, self.options.schedule, self.options.seed, self.deadline)
+        try:
+            scheduler.run()
+            machine.finish()
+        finally:
+            self.counts.update(scheduler.counts)
+        if machine.is_deadlocked:
+            raise Fault("deadlocked", "the kernel hangs")
+
+    def _shadow(self, chunk: Chunk) -> SharedShadow:
+        symbols = [(s.name, s.offset, s.size_bytes) for s in self.kernel.layout.shared.symbols]
+        numbers = [int(b) for b in chunk.block_ids]
+        g = self.geometry
+        return SharedShadow(
+            chunk.slots, chunk.warps, g.smem_bytes, self.kernel.shared_granule, symbols, self.reporter, numbers
+        )
+
+
+def _in_clusters(blocks: list[int], g: Geometry) -> list[int]:
+    """Whole clusters, the blocks of each next to one another by rank."""
+    if g.cluster_size == 1:
+        return blocks
+    (gx, gy, _), (cx, cy, cz) = g.grid, g.cluster
+    out: dict[tuple[int, int, int], None] = {}
+    for b in blocks:
+        out[b % gx // cx, b // gx % gy // cy, b // (gx * gy) // cz] = None
+    return [
+        ((z * cz + k) * gy + y * cy + j) * gx + x * cx + i
+        for x, y, z in out
+        for k in range(cz)
+        for j in range(cy)
+        for i in range(cx)
+    ]
+
+
+def _hazards(reporter: Reporter, kernel: CompiledKernel, main_file: str | None) -> list[Hazard]:
+    """In words; what an access out of bounds brought with it is left out."""
+    outside = {f.site for f in reporter.findings if f.kind.startswith("out_of_bounds")}
+    findings = [f for f in reporter.findings if f.kind.startswith("out_of_bounds") or f.site not in outside]
+    names = kernel.graph.instructions
+    return [
+        describe(f, lambda site: _line(kernel, site, main_file), lambda site: names[site].full_name) for f in findings
+    ]
+
+
+def _line(kernel: CompiledKernel, site: int, main_file: str | None) -> int | None:
+    if not 0 <= site < len(kernel.graph.instructions):
+        return None
+    return user_line(kernel.graph.instructions[site].place, main_file)
+
+
+def _text_of(fault: Fault, kernel: CompiledKernel, main_file: str | None) -> str:
+    if fault.kind == "deadlocked":
+        return fault.message
+    line = _line(kernel, fault.site, main_file)
+    at = f"line {line}: " if line is not None else ""
+    if 0 <= fault.site < len(kernel.graph.instructions):
+        instruction = kernel.graph.instructions[fault.site]
+        return f"{at}{fault.message} ({instruction.full_name}, PTX line {instruction.ptx_line})"
+    return f"{at}{fault.message}"
