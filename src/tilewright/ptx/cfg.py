@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 from tilewright.ptx.lexer import not_ptx
 from tilewright.ptx.module import (
@@ -37,6 +38,7 @@ _NO_RESULT_FORMS: Mapping[str, frozenset[str]] = {
 _LEAVES = frozenset({"ret", "exit", "trap"})
 _JUMPS = frozenset({"bra", "brx"})
 _WAITS = frozenset({"try_wait", "test_wait"})
+_BITS = bytes.maketrans(b"01", b"\0\1")
 _CLOSERS = _LEAVES | _JUMPS | {"nanosleep"}
 
 
@@ -273,13 +275,8 @@ def _mask(names: set[str], bits: Mapping[str, int]) -> int:
 
 
 def _names_of(mask: int, names: Sequence[str]) -> frozenset[str]:
-    digits = bin(mask)[:1:-1]
-    found: list[str] = []
-    at = digits.find("1")
-    while at >= 0:
-        found.append(names[at])
-        at = digits.find("1", at + 1)
-    return frozenset(found)
+    # Bits from the lowest on, as bytes 0 and 1.
+    return frozenset(compress(names, bin(mask)[:1:-1].encode().translate(_BITS)))
 
 
 def _postorder(successors: Sequence[tuple[int, ...]]) -> list[int]:
