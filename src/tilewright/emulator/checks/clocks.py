@@ -134,7 +134,7 @@ class WarpClocks:
         vector[np.arange(len(chosen)), chosen % count] = self.now
         np.maximum.at(clock.gathering, chosen // count, vector)
 
-    def land(self, clock: MbarrierClock, slots: IntArray, agent: int, warps: IntArray, issued: IntArray) -> None:
+    def land(self, clock: MbarrierClock, slots: IntArray, agent: int, warps: IntArray, issued: Clocks32) -> None:
         """What ``agent`` has written by now in these blocks is released to their mbarrier.
 
         With it goes what the issuing ``warps`` know (own accesses: up to the tick ``issued``), as the copy came after.
@@ -143,8 +143,7 @@ class WarpClocks:
         clock.gathering[slots, agent] = self.now
         count, width = self.known.shape[1:]
         vector = self.known.reshape(-1, width)[warps]
-        each = np.arange(len(warps))
-        vector[each, warps % count] = np.maximum(vector[each, warps % count], issued)
+        vector[np.arange(len(warps)), warps % count] = issued
         np.maximum.at(clock.gathering, warps // count, vector)
 
     def complete(self, clock: MbarrierClock, slots: IntArray) -> None:

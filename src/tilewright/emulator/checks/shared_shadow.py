@@ -137,11 +137,11 @@ class SharedShadow:
             issuers = self._granules.write_actor.reshape(-1, access.width)[access.index, 0] >> LANE_BITS
             now = self._clocks.tick(site)
             self._granules.mark_written(access, ASYNCHRONOUS | now, agent << LANE_BITS)
-            # All bytes of a copy have one issuer: the first of each block is enough, but copies may land together.
             flying = events >= PENDING
-            warps, first = np.unique((access.slot * self._clocks.warps + issuers)[flying], return_index=True)
-            slots_here = np.unique(np.asarray(access.slot))
-            self._clocks.land(clock, slots_here, agent, warps, (events[flying] & TICK)[first])
+            warps, place = np.unique((access.slot * self._clocks.warps + issuers)[flying], return_inverse=True)
+            issued = np.zeros(len(warps), np.int32)
+            np.maximum.at(issued, place, events[flying] & TICK)
+            self._clocks.land(clock, np.unique(np.asarray(access.slot)), agent, warps, issued)
 
     # Asynchronous reads
 
