@@ -1,0 +1,1 @@
+"""Broken twins of kernels: what the checks have to find."""
