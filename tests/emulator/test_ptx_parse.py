@@ -293,6 +293,7 @@ def test_variables_and_their_bytes() -> None:
     assert variable(".global .u32 x = 1+2*3;").initial == struct.pack("<I", 7)
     assert variable(".global .v2 .f32 x;").size_bytes == 8
     assert variable(".global .f64 x = 0d3FF0000000000000;").initial == struct.pack("<d", 1.0)
+    assert variable(".extern .global .u8 x[];\n.global .u8 x[2] = {1, 2};\n.extern .global .u8 x[];").initial == b"\1\2"
     empty = variable(".extern .shared .align 16 .b8 dynamic[];")
     assert (empty.space, empty.size_bytes, empty.align, empty.is_array, empty.initial) == ("shared", 0, 16, True, None)
 

@@ -27,7 +27,7 @@ from tilewright.ptx.operands import Scope, operands_of
 _STATEMENT = re.compile(
     r"\s*(?:@\s*(!?)\s*([\w$%]+)\s+)?([a-z][a-z0-9_]*(?:\.[\w:]+)*)(?:\s+(?![:\s])([^;]*)|(?=[;{\[(])([^;]*));"
 )
-_LABEL = re.compile(r"\s*([a-zA-Z_$%][\w$]*)\s*:(?!:)")
+_LABEL = re.compile(r"([a-zA-Z_$%][\w$]*)\s*:(?!:)")
 _DIRECTIVE = re.compile(r"\.([a-zA-Z_]\w*)")
 _LOC = re.compile(
     r"\s*(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})"
@@ -122,28 +122,33 @@ class Body:
     def _other(self) -> bool:
         """Anything but an instruction; True behind the function's closing brace."""
         cursor = self.cursor
-        if (label := _LABEL.match(cursor.text, cursor.pos)) is not None:
-            cursor.pos = label.end()
-            self._label(label.group(1), label.start(1))
-        elif cursor.accept("{"):
+        pos = cursor.skip()
+        first = cursor.text[pos : pos + 1]
+        if first == ".":
+            match = cursor.take(_DIRECTIVE, "a directive such as .reg")
+            self._directive(match.group(1), pos)
+        elif first == "{":
+            cursor.pos += 1
             self._depth += 1
             self._scope = self._scope.inner()
             if self._depth > DEEPEST:
                 cursor.fail(f"at most {DEEPEST} nested scopes")
-        elif cursor.accept("}"):
+        elif first == "}":
+            cursor.pos += 1
             if self._depth == 0:
                 return True
             self._depth -= 1
             assert self._scope.parent is not None
             self._scope = self._scope.parent
-        elif cursor.accept(";"):
-            pass
-        elif cursor.accept("@@"):
+        elif first == ";":
+            cursor.pos += 1
+        elif first == "@" and cursor.accept("@@"):
             # Old compilers write DWARF data so.
             cursor.take(_REST_OF_LINE, "a line")
-        elif (match := cursor.match(_DIRECTIVE)) is not None:
-            self._directive(match.group(1), match.start())
-        elif cursor.pos >= len(cursor.text):
+        elif (label := _LABEL.match(cursor.text, pos)) is not None:
+            cursor.pos = label.end()
+            self._label(label.group(1), pos)
+        elif not first:
             cursor.fail(f'"}}" of function {self.name}, which begins in line {self.first_line}')
         else:
             cursor.fail('an instruction, which ends with ";"')

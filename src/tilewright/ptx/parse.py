@@ -111,7 +111,10 @@ class _Parser:
         start = cursor.skip()
         found = variable(cursor, space)
         cursor.expect(";", '";" after a variable')
-        self.found.variables[found.name] = found
+        known = self.found.variables.get(found.name)
+        # A declaration (``.extern``) may stand before or behind the definition.
+        if known is None or (known.initial is None and known.size_bytes <= found.size_bytes):
+            self.found.variables[found.name] = found
         for _, symbol in found.initial_symbols:
             self.found.mentioned.setdefault(symbol.name, start)
 
