@@ -44,7 +44,8 @@ def _format(name: SmallName, bits: int, mantissa: int, min_exponent: int, larges
     normal = np.ldexp((1 << mantissa) + fraction.astype(np.float64), exponent - 1 + min_exponent - mantissa)
     value = np.where(exponent == 0, np.ldexp(fraction.astype(np.float64), min_exponent - mantissa), normal)
     value = np.where(codes >> (bits - 1) == 1, -value, value)
-    table = value.astype(np.float16).view(np.uint16)
+    # e5m2's codes of infinity and NaN are beyond float16: clipped here, set below.
+    table = np.clip(value, -largest, largest).astype(np.float16).view(np.uint16)
     if name == "e4m3":
         table[size == 0x7F] = 0x7FFF
     elif name == "e5m2":
