@@ -38,7 +38,12 @@ class FakeExecutor:
     def is_dead(self) -> bool:
         return self.error_at is not None and self.runs >= self.error_at
 
-    def run(self, program: Program, launch: BoundLaunch, arrays: Mapping[str, np.ndarray]) -> RunResult:
+    def part_of(self, size_set: str) -> str:
+        return "all"
+
+    def run(
+        self, program: Program, launch: BoundLaunch, arrays: Mapping[str, np.ndarray], **_: object
+    ) -> RunResult:
         self.runs += 1
         self.log.append((program.kernel, launch.grid, launch.shared_bytes))
         if self.is_dead:

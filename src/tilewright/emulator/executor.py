@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,13 +17,14 @@ from tilewright.emulator.lower.compile import Parsed, compile_kernel, parse
 from tilewright.emulator.machine.addresses import OFFSET_BITS
 from tilewright.emulator.machine.chunk import Geometry
 from tilewright.emulator.machine.global_memory import Buffer
-from tilewright.emulator.options import EmulatorOptions
+from tilewright.emulator.options import EmulatorOptions, Schedule, chosen_blocks
 from tilewright.emulator.run import Emulation, emulate
 from tilewright.errors import TilewrightError
 from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
-from tilewright.launch.executor import Program, RunResult
+from tilewright.launch.executor import Part, Program, RunResult
 
 KEPT_KERNELS = 64
+ATTEMPTS: tuple[Schedule, ...] = ("lockstep", "warp_serial", "random")
 
 
 class EmulatorExecutor:
@@ -37,9 +39,7 @@ class EmulatorExecutor:
     is_dead = False
     is_hung = False
 
-    def __init__(
-        self, arch: str, options: EmulatorOptions | None = None, main_file: str | None = None
-    ) -> None:
+    def __init__(self, arch: str, options: EmulatorOptions | None = None, main_file: str | None = None) -> None:
         self._arch = arch
         self.options = options or EmulatorOptions()
         self.main_file = main_file
@@ -50,15 +50,42 @@ class EmulatorExecutor:
     def arch(self) -> str:
         return self._arch
 
-    def run(self, program: Program, launch: BoundLaunch, arrays: Mapping[str, np.ndarray]) -> RunResult:
-        """Run a program once; see ``launch.executor.Executor``."""
-        result, _ = self.run_counted(program, launch, arrays)
-        return result
+    def part_of(self, size_set: str) -> Part:
+        """The default set is the one that is timed on a GPU, and large: a few blocks of it run here."""
+        return "corners" if size_set == "default" else "all"
+
+    def run(
+        self,
+        program: Program,
+        launch: BoundLaunch,
+        arrays: Mapping[str, np.ndarray],
+        *,
+        attempt: int = 0,
+        part: Part = "all",
+    ) -> RunResult:
+        """Run a program once; see ``launch.executor.Executor``.
+
+        Without a schedule in the options, the first attempt runs all threads in lock-step, the second one warp after
+        the other, and later ones at random.
+        """
+        return self.run_counted(program, launch, arrays, attempt=attempt, part=part)[0]
 
     def run_counted(
-        self, program: Program, launch: BoundLaunch, arrays: Mapping[str, np.ndarray]
+        self,
+        program: Program,
+        launch: BoundLaunch,
+        arrays: Mapping[str, np.ndarray],
+        *,
+        attempt: int = 0,
+        part: Part = "all",
     ) -> tuple[RunResult, Emulation | None]:
         """As ``run``, with what the counters saw; None where nothing ran."""
+        options = replace(
+            self.options,
+            schedule=self.options.schedule or ATTEMPTS[min(attempt, len(ATTEMPTS) - 1)],
+            seed=self.options.seed + attempt,
+            blocks=part if part != "all" else self.options.blocks,
+        )
         try:
             key, parsed = self._parse(program)
             error = _misfit(parsed, launch, program.arch)
@@ -67,13 +94,24 @@ class EmulatorExecutor:
             kernel = self._compile(key, parsed, launch.shared_bytes)
         except (TilewrightError, Fault) as fault:
             return RunResult({}, error=_told(fault, program)), None
-        buffers, numbers = _buffers(launch, arrays)
+        buffers, numbers = _buffers(launch, arrays, options.blocks != "all")
         cluster = parsed.function.cluster or (1, 1, 1)
         geometry = Geometry(launch.grid, launch.block, cluster, kernel.layout.smem_bytes, launch.shared_bytes)
         params = _params(parsed, launch, numbers)
-        done = emulate(kernel, geometry, buffers, params, self.options, self.main_file)
-        after = {} if done.error else {b.name: b.data.view(arrays[b.name].dtype) for b in buffers}
-        return RunResult(after, done.hazards, done.error), done
+        done = emulate(kernel, geometry, buffers, params, options, self.main_file)
+        if done.error:
+            return RunResult({}, done.hazards, done.error), done
+        after = {b.name: b.data.view(arrays[b.name].dtype) for b in buffers}
+        if options.blocks == "all":
+            return RunResult(after, done.hazards), done
+        touched = {
+            b.name: b.touched.reshape(-1, arrays[b.name].dtype.itemsize).any(axis=1)
+            for b in buffers
+            if b.touched is not None
+        }
+        count = len(chosen_blocks(launch.grid, options.blocks))
+        ran = f"{count:,} of {geometry.blocks:,} blocks ran: corners, edges and middle"
+        return RunResult(after, done.hazards, None, touched, ran), done
 
     def _parse(self, program: Program) -> tuple[str, Parsed]:
         key = hashlib.sha256(f"{program.kernel}\0{program.ptx}".encode()).hexdigest()
@@ -122,14 +160,17 @@ def _misfit(parsed: Parsed, launch: BoundLaunch, arch: str) -> str:
     return ""
 
 
-def _buffers(launch: BoundLaunch, arrays: Mapping[str, np.ndarray]) -> tuple[list[Buffer], dict[str, int]]:
-    """Copies of the storages, and the number of each."""
+def _buffers(
+    launch: BoundLaunch, arrays: Mapping[str, np.ndarray], is_partial: bool
+) -> tuple[list[Buffer], dict[str, int]]:
+    """Copies of the storages, and the number of each; with a note of what is written where only some blocks run."""
     buffers, numbers = [], {}
     for array in launch.buffers:
         numbers[array.name] = len(buffers) + 1
         data = arrays[array.name].copy().view(np.uint8)
         written = None if array.is_read_first else np.zeros(data.size, bool)
-        buffers.append(Buffer(array.name, data, array.is_written, written))
+        touched = np.zeros(data.size, bool) if is_partial and array.is_written else None
+        buffers.append(Buffer(array.name, data, array.is_written, written, touched))
     return buffers, numbers
 
 

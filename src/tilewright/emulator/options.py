@@ -14,7 +14,7 @@ class EmulatorOptions:
     """Attributes:
 
     schedule: ``lockstep`` runs all threads together; ``warp_serial`` one warp until it is held up, then the next;
-        ``random`` picks a warp at each step, by ``seed``.
+        ``random`` picks a warp at each step, by ``seed``; None: another one in each attempt, beginning with lock-step.
     checks: look for hazards. counters: count memory traffic and instructions.
     blocks: which thread blocks run: all, or the corners, the edges' middles and the middle of the grid.
     lands: asynchronous copies land at their wait (``deferred``, their target poisoned until then) or at once.
@@ -22,7 +22,7 @@ class EmulatorOptions:
     chunk_threads: threads that run at once. shadow_bytes: memory that checks and shared memory may take.
     """
 
-    schedule: Schedule = "lockstep"
+    schedule: Schedule | None = None
     checks: bool = True
     counters: bool = False
     blocks: Blocks = "all"

@@ -109,9 +109,7 @@ class _Launch:
         module = [v for v in self.kernel.module.variables if v.space in ("global", "const")]
         addresses = {v.name: variable_address(k) for k, v in enumerate(module)}
         data = initial_bytes(self.kernel.module, addresses)
-        return [
-            (addresses[v.name] >> OFFSET_BITS, Buffer(v.name, data[v.name], v.space == "global")) for v in module
-        ]
+        return [(addresses[v.name] >> OFFSET_BITS, Buffer(v.name, data[v.name], v.space == "global")) for v in module]
 
     def _slots(self) -> int:
         """Blocks that run at once: whole clusters, bounded by threads and by memory."""
@@ -133,7 +131,7 @@ class _Launch:
             globe.add(buffer, number)
         globe.add(Buffer("parameters", np.frombuffer(self.params, np.uint8).copy(), False), PARAM_ID)
         machine = Machine(self.kernel, chunk, globe, self.params, watch, self.options.lands, self.random)
-        scheduler = Scheduler(machine, self.options.schedule, self.options.seed, self.deadline)
+        scheduler = Scheduler(machine, self.options.schedule or "lockstep", self.options.seed, self.deadline)
         try:
             scheduler.run()
             machine.finish()

@@ -11,7 +11,7 @@ from tilewright.gpu.buffers import DeviceArrays
 from tilewright.gpu.device import GpuInfo, arch_mismatch, find_gpu
 from tilewright.gpu.driver import TIMED_OUT, DeviceError, allow_shared_bytes, faults, synchronize
 from tilewright.launch.bind import BoundLaunch, BoundScalar
-from tilewright.launch.executor import Program, RunResult
+from tilewright.launch.executor import Part, Program, RunResult
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,8 +67,20 @@ class GpuExecutor:
     def stream_handle(self) -> Any:
         return self.stream.handle
 
-    def run(self, program: Program, launch: BoundLaunch, arrays: Mapping[str, np.ndarray]) -> RunResult:
-        """Run a program once; see ``launch.executor.Executor``."""
+    def part_of(self, size_set: str) -> Part:
+        """A GPU runs every block."""
+        return "all"
+
+    def run(
+        self,
+        program: Program,
+        launch: BoundLaunch,
+        arrays: Mapping[str, np.ndarray],
+        *,
+        attempt: int = 0,
+        part: Part = "all",
+    ) -> RunResult:
+        """Run a program once; see ``launch.executor.Executor``. The order of threads is the hardware's in any attempt."""
         error = self.unusable(program)
         if error:
             return RunResult({}, error=error)

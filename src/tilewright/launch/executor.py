@@ -56,11 +56,19 @@ class RunResult:
         arrays: every storage after the run, inputs too; empty where the run failed.
         hazards: what the executor saw.
         error: why the run failed (a launch that was refused, an illegal address); None where it went through.
+        touched: where only some of the blocks ran: by storage that may be written, the elements (bool) that were; else
+            None.
+        ran: where only some of the blocks ran: which, in words.
     """
 
     arrays: Mapping[str, np.ndarray]
     hazards: tuple[Hazard, ...] = ()
     error: str | None = None
+    touched: Mapping[str, np.ndarray] | None = None
+    ran: str = ""
+
+
+Part = Literal["all", "corners"]
 
 
 class Executor(Protocol):
@@ -79,10 +87,24 @@ class Executor(Protocol):
         """An earlier fault took the device's context: no later run can succeed."""
         ...
 
-    def run(self, program: Program, launch: BoundLaunch, arrays: Mapping[str, np.ndarray]) -> RunResult:
+    def part_of(self, size_set: str) -> Part:
+        """Which blocks of a launch it runs at a size set of the sidecar: all, or the corners, edges and middle."""
+        ...
+
+    def run(
+        self,
+        program: Program,
+        launch: BoundLaunch,
+        arrays: Mapping[str, np.ndarray],
+        *,
+        attempt: int = 0,
+        part: Part = "all",
+    ) -> RunResult:
         """Run ``program`` once.
 
         Args:
             arrays: the storage of each of ``launch.buffers``: filled inputs, poisoned outputs.
+            attempt: number of the repetition. What can choose the order of threads takes another for each.
+            part: the blocks to run, as ``part_of`` said.
         """
         ...

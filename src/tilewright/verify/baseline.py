@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.errors import TilewrightError
 from tilewright.launch.bind import BoundLaunch, bind
-from tilewright.launch.executor import Executor, Hazard, Program, RunResult
+from tilewright.launch.executor import Executor, Hazard, Part, Program, RunResult
 from tilewright.launch.inputs import make_inputs, poisoned_outputs
 from tilewright.launch.spec import LaunchSpec
 from tilewright.verify.compare import bitwise, place_of, raw_bits, root_mean_square, within
@@ -49,6 +49,7 @@ class SetRecord:
         hazards: of the baseline's runs.
         problem: what is wrong with the baseline here; "" where nothing is.
         note: what share of the outputs could not be compared; "" where all was.
+        touched: where only some blocks ran: which elements they wrote, by storage.
     """
 
     name: str
@@ -65,6 +66,7 @@ class SetRecord:
     hazards: tuple[Hazard, ...]
     problem: str
     note: str = ""
+    touched: Mapping[str, np.ndarray] | None = field(default=None, repr=False)
 
     @property
     def bound(self) -> float | None:
@@ -122,7 +124,7 @@ def baseline_runs(
         progress: called with the name of each set before it runs.
     """
     if executor is None:
-        return BaselineRecord(program, spec, constants, seed, (), not_run("no GPU to run it on"))
+        return BaselineRecord(program, spec, constants, seed, (), not_run("nothing to run it on"))
     sets = {**spec.sizes, **(extra_sets or {})}
     records: list[SetRecord] = []
     left_out: list[str] = []
@@ -147,10 +149,17 @@ def baseline_runs(
 
 
 def run_poisoned(
-    executor: Executor, program: Program, launch: BoundLaunch, inputs: Mapping[str, np.ndarray], poison: int
+    executor: Executor,
+    program: Program,
+    launch: BoundLaunch,
+    inputs: Mapping[str, np.ndarray],
+    poison: int,
+    attempt: int,
+    part: Part = "all",
 ) -> RunResult:
     """One run with every byte of the outputs set to ``poison`` before."""
-    return executor.run(program, launch, {**inputs, **poisoned_outputs(launch, poison)})
+    arrays = {**inputs, **poisoned_outputs(launch, poison)}
+    return executor.run(program, launch, arrays, attempt=attempt, part=part)
 
 
 def modified_inputs(launch: BoundLaunch, inputs: Mapping[str, np.ndarray], result: RunResult) -> tuple[Hazard, ...]:
@@ -197,20 +206,23 @@ def _run_set(
     launch = bind(spec, sizes, constants)
     seed = set_seed(base_seed, name)
     inputs = make_inputs(launch, seed)
-    first = run_poisoned(executor, program, launch, inputs, POISONS[0])
-    second = first if first.error else run_poisoned(executor, program, launch, inputs, POISONS[1])
+    part = executor.part_of(name)
+    first = run_poisoned(executor, program, launch, inputs, POISONS[0], 0, part)
+    second = first if first.error else run_poisoned(executor, program, launch, inputs, POISONS[1], 1, part)
     error = first.error or second.error
     if error:
         hazards = first.hazards or second.hazards
         return SetRecord(name, sizes, seed, launch, inputs, {}, {}, True, None, {}, None, hazards, error)
     hazards = tuple(dict.fromkeys((*first.hazards, *second.hazards, *modified_inputs(launch, inputs, first))))
     unwritten = _unwritten(launch, first, second)
-    problem = _reads_outputs(executor, program, launch, inputs, (first, second), unwritten)
+    problem = _reads_outputs(executor, program, launch, inputs, (first, second), unwritten, part)
     outputs = {buffer.name: first.arrays[buffer.name] for buffer in launch.buffers if buffer.is_written}
     if name == "default" or not is_starved(launch):
         problem = problem or nothing_to_compare(launch, inputs, outputs, unwritten)
     length = sizes.get(reduction, constants.get(reduction))
     expected = reference.compute(launch, inputs) if reference else None
+    if expected is not None and first.touched is not None:
+        expected = _of_touched(launch, expected, first.touched)
     tolerances = _tolerances(program, launch, outputs, expected, None if length is None else int(length))
     max_abs_error = None
     if expected is not None:
@@ -230,8 +242,18 @@ def _run_set(
         max_abs_error=max_abs_error,
         hazards=hazards,
         problem=problem or (hazards[0].message if hazards else ""),
-        note=partly_compared(launch, outputs, unwritten, expected),
+        note=first.ran or partly_compared(launch, outputs, unwritten, expected),
+        touched=first.touched,
     )
+
+
+def _of_touched(
+    launch: BoundLaunch, expected: Mapping[str, np.ndarray], touched: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """The reference where the blocks that ran have written; NaN, which is "not defined", elsewhere."""
+    import numpy as np
+
+    return {name: np.where(launch.view(name, touched), values, np.nan) for name, values in expected.items()}
 
 
 def _unwritten(launch: BoundLaunch, first: RunResult, second: RunResult) -> dict[str, np.ndarray]:
@@ -262,12 +284,14 @@ def _reads_outputs(
     inputs: Mapping[str, np.ndarray],
     runs: tuple[RunResult, RunResult],
     unwritten: Mapping[str, np.ndarray],
+    part: Part,
 ) -> str:
     """Say so where results follow the poison: the kernel reads an output before it writes it."""
     suspects = _differing(*runs, unwritten, unwritten)
     if not suspects:
         return ""
-    third = run_poisoned(executor, program, launch, inputs, POISONS[0])
+    # The order of threads is the second run's, so that only the poison differs from it.
+    third = run_poisoned(executor, program, launch, inputs, POISONS[0], 1, part)
     if third.error:
         return third.error
     for name in suspects:

@@ -42,7 +42,7 @@ def verify(
         progress: called with the name of each set before it runs.
     """
     if executor is None:
-        return not_run("no GPU to run it on")
+        return not_run("nothing to run it on")
     if record.verification.verdict != "passed":
         return not_run(f"the baseline did not pass: {record.verification.reason}")
     hazards: list[Hazard] = []
@@ -56,7 +56,11 @@ def verify(
             # The baseline's launch was bound at this set: what cannot be bound is the variant's change of it.
             checks.append(SizeCheck(one.name, "failed", message=error.message))
             continue
-        runs = [run_poisoned(executor, program, launch, one.inputs, poison) for poison in POISONS]
+        part = executor.part_of(one.name)
+        runs = [
+            run_poisoned(executor, program, launch, one.inputs, poison, attempt, part)
+            for attempt, poison in enumerate(POISONS)
+        ]
         failure = next((run.error for run in runs if run.error), None)
         if failure:
             hazards += runs[0].hazards

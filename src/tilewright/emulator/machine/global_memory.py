@@ -24,14 +24,21 @@ class Buffer:
         name: of the argument or symbol.
         data: uint8; a run writes into it.
         is_writable: stores are what the caller expects.
-        written: one bit per byte of a buffer that nobody filled, else None.
+        written: one bool per byte of a buffer that nobody filled, else None.
+        touched: one bool per byte, for a caller who asks what was written; else None.
     """
 
     name: str
     data: Array
     is_writable: bool = True
     written: Array | None = None
+    touched: Array | None = None
     _views: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def is_noted(self) -> bool:
+        """Accesses are looked at one by one."""
+        return self.written is not None or self.touched is not None or not self.is_writable
 
     def view(self, dtype: str) -> Array:
         found = self._views.get(dtype)
@@ -141,7 +148,7 @@ class GlobalMemory:
         if bits & (size - 1):
             self._misaligned(active, active.spread(address), size, site, what)
         offset = address - base if number else address
-        if buffer.written is not None or not buffer.is_writable:
+        if buffer.is_noted:
             self._note(active, buffer, active.spread(offset), size, site, what)
         return buffer, offset
 
@@ -164,7 +171,7 @@ class GlobalMemory:
             inside = mask & ~outside
             if (offset[inside] & (size - 1)).any():
                 self._misaligned(active, np.where(inside, offset, 0), size, site, what)
-            if (buffer.written is not None or not buffer.is_writable) and inside.any():
+            if buffer.is_noted and inside.any():
                 self._note(active.subset(inside), buffer, offset[inside], size, site, what)
             out.append((buffer, offset, inside))
         return out
@@ -173,8 +180,9 @@ class GlobalMemory:
         if what == "write":
             if not buffer.is_writable:
                 self.watch.input_modified(active, offset, size, site, buffer.name)
-            if buffer.written is not None:
-                buffer.written[offset[:, None] + np.arange(size)] = True
+            for marks in (buffer.written, buffer.touched):
+                if marks is not None:
+                    marks[offset[:, None] + np.arange(size)] = True
         elif buffer.written is not None:
             fresh = ~buffer.written[offset[:, None] + np.arange(size)]
             if fresh.any():
