@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from matrix_samples import ISA, isa_tables, pack, sample, unpack
 
-from tilewright.emulator.matrix.elements import decode
+from tilewright.emulator.matrix.elements import byte_table, decode
 from tilewright.emulator.matrix.fragments import element_bits, parse_shape
 from tilewright.emulator.matrix.mma import MmaOptions, mma
+from tilewright.emulator.matrix.tiles import OperandMemo
 from tilewright.errors import TilewrightError
 
 WARPS = 3
@@ -124,6 +125,15 @@ def test_infinities_and_nans_of_halves_survive():
     assert np.isfinite(d[0][4:]).all()
 
 
+@pytest.mark.parametrize("element", ["e4m3", "e5m2"])
+def test_every_byte_decodes_exactly(element):
+    codes = np.arange(256, dtype=np.uint8)
+    numbers = byte_table(element)
+    finite = codes[np.isfinite(numbers)]
+    np.testing.assert_array_equal(decode(finite, element), numbers[finite])
+    np.testing.assert_array_equal(decode(codes, element), numbers)
+
+
 def test_every_half_decodes_exactly():
     codes = np.arange(65536, dtype=np.uint16)
     for finite in (codes[(codes & 0x7C00) != 0x7C00], codes):
@@ -168,3 +178,14 @@ def test_wrong_operand_counts_are_refused():
     _, c_regs = accumulators("m16n8k16", "f32")
     with pytest.raises(TilewrightError, match="4 and 2"):
         mma("m16n8k16", ("f32", "f16", "f16", "f32"), a_regs[:2], b_regs, c_regs)
+
+
+def test_a_memo_changes_nothing_and_tells_registers_apart():
+    memo, types = OperandMemo(entries=2), ("s32", "s8", "s8", "s32")
+    _, c_regs = accumulators("m16n8k16", "s32")
+    for seed in (0, 1, 2, 0):
+        _, _, a_regs, b_regs = operands("m16n8k16", "s8", "s8", seed)
+        for _ in range(2):
+            remembered = mma("m16n8k16", types, a_regs, b_regs, c_regs, memo=memo)
+            for one, other in zip(remembered, mma("m16n8k16", types, a_regs, b_regs, c_regs), strict=True):
+                np.testing.assert_array_equal(one, other)

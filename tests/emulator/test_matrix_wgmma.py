@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from matrix_samples import sample
 
+from tilewright.emulator.matrix import tiles
 from tilewright.emulator.matrix.elements import decode, element_bits
 from tilewright.emulator.matrix.wgmma import wgmma, wgmma_fragment, wgmma_k
 from tilewright.errors import TilewrightError
@@ -100,6 +101,14 @@ def test_without_scale_d_old_values_do_not_count(d_type):
     for one, other in zip(mixed, zero, strict=True):
         np.testing.assert_array_equal(one[:128], other[:128])
         assert np.isnan(one[128:].view(np.float16 if d_type == "f16" else np.float32)).all()
+
+
+def test_pieces_of_large_accumulators_make_the_whole(monkeypatch):
+    _, _, d, _, numbers = case(24, "f16", "f32")
+    whole = wgmma(24, ("f32", "f16", "f16"), d_registers(d), *numbers)
+    monkeypatch.setattr(tiles, "_PIECE_BYTES", 1)
+    for one, other in zip(wgmma(24, ("f32", "f16", "f16"), d_registers(d), *numbers), whole, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("n", [8, 32, 256])

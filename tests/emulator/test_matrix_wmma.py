@@ -149,6 +149,20 @@ def test_ldmatrix_holds_what_the_isa_says():
         assert register[lane] == int(low) | (int(low) + 1) << 16
 
 
+@pytest.mark.parametrize(("element", "bits"), [("b6x16_p32", 6), ("b4x16_p64", 4)])
+def test_packed_rows_come_out_as_bytes(element, bits):
+    generator = np.random.default_rng(1)
+    codes = generator.integers(0, 1 << bits, (WARPS, 16, 16))
+    rows = generator.integers(0, 256, (WARPS, 16, 16)).astype(np.uint8)  # the padding is rubbish
+    for warp, row in np.ndindex(WARPS, 16):
+        whole = sum(int(code) << (bits * i) for i, code in enumerate(codes[warp, row]))
+        rows[warp, row, : 2 * bits] = np.frombuffer(whole.to_bytes(2 * bits, "little"), np.uint8)
+    for one, other in zip(ldmatrix(rows, 2, False, element), ldmatrix(codes.astype(np.uint8), 2, False), strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(TilewrightError):
+        ldmatrix(rows, 2, True, element)
+
+
 def test_other_ldmatrix_elements_are_refused():
     with pytest.raises(TilewrightError, match="b8"):
         ldmatrix(np.zeros((1, 16, 16), np.uint8), 1, True, "b8")

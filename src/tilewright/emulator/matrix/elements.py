@@ -27,7 +27,13 @@ _SMALL_FLOATS = {
     "e2m1_in_byte": (ml_dtypes.float4_e2m1fn, 2, 0x0F),
     "ue8m0": (ml_dtypes.float8_e8m0fnu, 0, 0xFF), "ue4m3": (ml_dtypes.float8_e4m3fn, 0, 0x7F),
 }  # fmt: skip
-_HALF_EXPONENT = 0x7C00
+# Floats whose bits, moved up into a float32, need but a scale: (stored as, shift, bits kept, log2 of the scale, bits
+# that are all ones only in infinities and NaNs).
+_SHIFTED: dict[str, tuple[np.dtype[Any], int, int, int, int]] = {
+    "f16": (np.dtype(np.int16), 13, 0x8FFFE000, 112, 0x7C00),
+    "e5m2": (np.dtype(np.int8), 21, 0x8FE00000, 112, 0x7C),
+    "e4m3": (np.dtype(np.int8), 20, 0x87F00000, 120, 0x7F),
+}
 
 
 def element_bits(element: str) -> int:
@@ -78,8 +84,8 @@ def decode(raw: Array, element: str) -> Array:
     if element in ("s8", "u8"):
         small: Array = raw.view(np.int8 if element == "s8" else np.uint8).astype(np.float32)
         return small
-    if element == "f16":
-        return _decode_f16(raw.view(np.int16))
+    if element in _SHIFTED:
+        return _decode_shifted(raw, element)
     if element == "bf16":
         return (raw.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     if element == "tf32":
@@ -94,15 +100,19 @@ def decode(raw: Array, element: str) -> Array:
     return values if values.ndim == raw.ndim else values.reshape(*values.shape[:-2], -1)
 
 
-def _decode_f16(halves: Array) -> Array:
-    """float64 of halves. Moving the bits into a float32 and scaling is three times as fast as ``astype``."""
-    if ((halves & _HALF_EXPONENT) == _HALF_EXPONENT).any():  # an infinity or a NaN
-        values: Array = halves.view(np.float16).astype(np.float64)
-        return values
-    bits = halves.astype(np.int32)
-    bits <<= 13
-    bits &= np.int32(-0x70002000)  # the sign, copied upwards by the widening, leaves the exponent: 0x8FFFE000
+def _decode_shifted(raw: Array, element: str) -> Array:
+    """float64 of f16 and the 8-bit floats; three times as fast as ``astype``, and ten times as a table."""
+    stored, shift, kept, scale, special = _SHIFTED[element]
+    codes = raw.view(stored)
+    if ((codes & special) == special).any():
+        if element == "f16":
+            halves: Array = codes.view(np.float16).astype(np.float64)
+            return halves
+        return byte_table(element)[codes.view(np.uint8)]
+    bits = codes.astype(np.int32)  # spreads the sign upwards
+    bits <<= shift
+    bits &= np.array(kept, np.uint32).view(np.int32)
     floats = bits.view(np.float32)
-    np.multiply(floats, np.float32(2.0**112), out=floats)
+    np.multiply(floats, np.float32(2.0**scale), out=floats)
     widened: Array = floats.astype(np.float64)
     return widened

@@ -8,7 +8,16 @@ from typing import Literal
 import numpy as np
 
 from tilewright.emulator.matrix.fragments import Accumulator, mma_accumulator, mma_multiplicand
-from tilewright.emulator.matrix.tiles import Array, Registers, accumulate, matrix_a, matrix_b, product
+from tilewright.emulator.matrix.tiles import (
+    Array,
+    OperandMemo,
+    Registers,
+    accumulate,
+    matrix_a,
+    matrix_b,
+    operand,
+    product,
+)
 from tilewright.errors import TilewrightError
 
 Types = tuple[str, str, str, str]
@@ -33,7 +42,13 @@ PLAIN = MmaOptions()
 
 
 def mma(
-    shape: str, types: Types, a_regs: Registers, b_regs: Registers, c_regs: Registers, options: MmaOptions = PLAIN
+    shape: str,
+    types: Types,
+    a_regs: Registers,
+    b_regs: Registers,
+    c_regs: Registers,
+    options: MmaOptions = PLAIN,
+    memo: OperandMemo | None = None,
 ) -> tuple[Array, ...]:
     """D of ``mma.sync.aligned.<shape>.row.col``.
 
@@ -42,6 +57,7 @@ def mma(
         types: of D, A, B, C, as in the instruction: ``("f32", "f16", "f16", "f32")``.
         a_regs, b_regs, c_regs: each register of W whole warps, [32 * W], lane-major: int32 bits of b32 registers (C and
             D of f16 pack two halves in one), float32, int32 or float64 of single accumulators and f64 operands.
+        memo: keeps A and B for the next instruction that takes the same registers.
 
     Returns:
         D's registers, of C's form. Integers are exact and wrap. Floats: products and sum in float64, rounded once.
@@ -53,19 +69,19 @@ def mma(
     a_layout = mma_multiplicand(shape, stored_element(a_type, options.kind), "a")
     b_layout = mma_multiplicand(shape, stored_element(b_type, options.kind), "b")
     check_counts(shape, (len(a_regs), len(b_regs)), (a_layout.registers, b_layout.registers))
-    a, b = matrix_a(a_regs, a_layout), matrix_b(b_regs, b_layout)
+    a, b = operand(memo, matrix_a, a_regs, a_layout), operand(memo, matrix_b, b_regs, b_layout)
     return add_products(a, b, mma_accumulator(shape, d_type), c_regs, c_type, options)
 
 
 def add_products(
     a: Array, b: Array, layout: Accumulator, c_regs: Registers, c_type: str, options: MmaOptions
 ) -> tuple[Array, ...]:
-    """D's registers from the numbers of A, [W, m, k], and of B, [W, n, k] in parity order."""
+    """D's registers from the numbers of A, [W, m, k], and of B, [W, k, n] in parity order."""
     sums = product(a, b)
     if options.bit_op == "xor":
         # ones of (a xor b) = ones of a + ones of b - 2 * ones of (a and b)
-        ones_a, ones_b = (bits.sum(axis=2, keepdims=True).astype(np.int32) for bits in (a, b))
-        sums = ones_a + ones_b.transpose(0, 2, 1) - 2 * sums
+        ones_a, ones_b = a.sum(axis=2, keepdims=True), b.sum(axis=1, keepdims=True)
+        sums = (ones_a + ones_b).astype(np.int32) - 2 * sums
     return accumulate(sums, layout, c_regs, c_type, options.satfinite)
 
 

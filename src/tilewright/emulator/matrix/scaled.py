@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.emulator.matrix.elements import byte_table
 from tilewright.emulator.matrix.fragments import mma_accumulator, mma_multiplicand
 from tilewright.emulator.matrix.mma import MmaOptions, Types, add_products, check_counts, stored_element
-from tilewright.emulator.matrix.tiles import Array, Registers, matrix_a, matrix_b, parity_order
+from tilewright.emulator.matrix.tiles import Array, Registers, columns_b, k_major, matrix_a, parity_order
 from tilewright.errors import TilewrightError
 
 # kind: (scale elements, scales along k); the first number is the default.
@@ -68,7 +68,7 @@ def mma_block_scaled(
     row_scales, col_scales = scale_bytes(scales[0], "a", count), parity_order(scale_bytes(scales[1], "b", count))
     table = byte_table(scale_element)
     a = _scaled(matrix_a(a_regs, a_layout), table[row_scales])
-    b = _scaled(matrix_b(b_regs, b_layout), table[col_scales])
+    b = k_major(_scaled(columns_b(b_regs, b_layout), table[col_scales]))
     return add_products(a, b, mma_accumulator(shape, d_type), c_regs, c_type, MmaOptions())
 
 

@@ -1,9 +1,9 @@
 """``mma.sp``: A keeps two of four neighbours, and metadata says which.
 
 PTX ISA, "Matrix multiply-accumulate operation using mma.sp instruction with sparse matrix A". Four bits describe a
-chunk of a row: the places of its two kept elements, the first in the low bits. A chunk is four elements; of tf32 it is two,
-with one kept; of 4-bit types it is four pairs, with two pairs kept. The selector names the lanes of each group of four
-that hold the metadata:
+chunk of a row: the places of its two kept elements, the first in the low bits. A chunk is four elements; of tf32 it is
+two, with one kept; of 4-bit types it is four pairs, with two pairs kept. The selector names the lanes of each group of
+four that hold the metadata:
 
 - 16- and 32-bit elements: one lane (the first k), or a pair; bits 0–15 of a lane are row g, bits 16–31 row g + 8;
 - 8- and 4-bit elements: a pair, or all four; even lanes are row g, odd lanes row g + 8, 32 bits each.
@@ -80,5 +80,6 @@ def expand(kept: Array, codes: Array, element: str) -> Array:
     if element_bits(element) == 4:
         places = np.stack([2 * places, 2 * places + 1], axis=-1).reshape(*codes.shape[:2], -1)
     whole = np.zeros((*kept.shape[:2], 2 * kept.shape[2]), kept.dtype)
-    np.put_along_axis(whole, places, kept, axis=2)
+    starts = whole.shape[2] * np.arange(whole.shape[0] * whole.shape[1]).reshape(*whole.shape[:2], 1)
+    whole.reshape(-1)[places + starts] = kept
     return whole

@@ -6,7 +6,7 @@ columns of B stand as (block, parity, pair), which makes the four accumulators t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ Array = NDArray[Any]
 Registers = Sequence[Array]
 
 _INT32_MAX = 2**31 - 1
+_PIECE_BYTES = 2**20  # what is moved and then added at once stays in the cache
 
 
 def quads(register: Array) -> Array:
@@ -43,9 +44,55 @@ def matrix_a(registers: Registers, layout: Multiplicand) -> Array:
     return decode(rows_of(registers, layout.blocks), layout.element)
 
 
-def matrix_b(registers: Registers, layout: Multiplicand) -> Array:
+def columns_b(registers: Registers, layout: Multiplicand) -> Array:
     """Numbers of B, transposed, columns in the order of the module's docstring: [W, n, k]."""
     return decode(parity_order(rows_of(registers, layout.blocks)), layout.element)
+
+
+def matrix_b(registers: Registers, layout: Multiplicand) -> Array:
+    """Numbers of B: [W, k, n], columns in the order of the module's docstring."""
+    return k_major(columns_b(registers, layout))
+
+
+def k_major(columns: Array) -> Array:
+    """[W, k, n] of [W, n, k]. Small products of row-major matrices take half the time, which is more than the copy."""
+    return np.ascontiguousarray(columns.transpose(0, 2, 1))
+
+
+class OperandMemo:
+    """Multiplicands that were built lately: a tile of A meets several of B.
+
+    For an engine that never writes into the array of a register (a new value is a new array): registers are told apart
+    by identity. It holds on to them, so an identity is not used twice.
+
+    Args:
+        entries: matrices kept, the last used.
+    """
+
+    def __init__(self, entries: int = 16) -> None:
+        self._entries = entries
+        self._held: dict[tuple[object, ...], tuple[Registers, Array]] = {}
+
+    def get(
+        self, build: Callable[[Registers, Multiplicand], Array], registers: Registers, layout: Multiplicand
+    ) -> Array:
+        """``build(registers, layout)``, built or remembered; not to be written to."""
+        key = (build, layout, *map(id, registers))
+        entry = self._held.pop(key, None) or (tuple(registers), build(registers, layout))
+        self._held[key] = entry
+        if len(self._held) > self._entries:
+            del self._held[next(iter(self._held))]
+        return entry[1]
+
+
+def operand(
+    memo: OperandMemo | None,
+    build: Callable[[Registers, Multiplicand], Array],
+    registers: Registers,
+    layout: Multiplicand,
+) -> Array:
+    """``build(registers, layout)``, through the memo where there is one."""
+    return build(registers, layout) if memo is None else memo.get(build, registers, layout)
 
 
 def parity_order(columns: Array) -> Array:
@@ -56,30 +103,30 @@ def parity_order(columns: Array) -> Array:
 
 
 def product(a: Array, b: Array) -> Array:
-    """[W, m, n] of [W, m, k] and [W, n, k]. Integers (float32) come out exact as int32, the rest as float64.
+    """[W, m, n] of [W, m, k] and [W, k, n]. Integers (float32) come out exact as int32, the rest as float64.
 
     Each matrix is multiplied alone, so the order of the sum does not depend on how many there are.
     """
     if a.dtype != b.dtype:
         a, b = a.astype(np.float64), b.astype(np.float64)
-    # Small products of row-major matrices take less than half the time; the copy costs a third of what it saves.
-    out: Array = np.matmul(a, np.ascontiguousarray(b.transpose(0, 2, 1)))
+    out: Array = np.matmul(a, b)
     return out.astype(np.int32) if out.dtype == np.float32 else out
 
 
-def spread(matrix: Array, blocks: Blocks) -> list[Array]:
-    """Accumulators of [W, m, n] with columns in parity order: for each pair number, the two registers [2, 32 * W]."""
+def spread(matrix: Array, blocks: Blocks) -> Iterator[tuple[int, Array]]:
+    """Accumulators of [W, m, n] with columns in parity order: each pair's number and its two registers, [2, 32 * W]."""
     warps = len(matrix)
     rows, cols = len(blocks), len(blocks[0])
     items = matrix.view(f"V{4 * matrix.itemsize}").reshape(warps, rows, 8, cols, 2)
-    out = np.empty((rows, cols, 2, warps, 8), items.dtype)
-    out[...] = items.transpose(1, 3, 4, 0, 2)
-    pairs = out.view(matrix.dtype).reshape(rows, cols, 2, -1)
-    placed: list[Array] = [pairs[0, 0]] * (rows * cols)
-    for i, row in enumerate(blocks):
-        for j, pair in enumerate(row):
-            placed[pair] = pairs[i, j]
-    return placed
+    step = max(1, _PIECE_BYTES * cols // max(1, matrix.nbytes))
+    for first in range(0, cols, step):
+        piece = items[:, :, :, first : first + step]
+        out = np.empty((rows, piece.shape[3], 2, warps, 8), items.dtype)
+        out[...] = piece.transpose(1, 3, 4, 0, 2)
+        pairs = out.view(matrix.dtype).reshape(rows, piece.shape[3], 2, -1)
+        for i in range(rows):
+            for j in range(piece.shape[3]):
+                yield blocks[i][first + j], pairs[i, j]
 
 
 def accumulate(
@@ -93,11 +140,10 @@ def accumulate(
         c_regs: of C; of ``c_element``.
         saturate: clamp integers to 32 bits instead of wrapping.
     """
-    pairs = spread(matrix, layout.blocks)
-    out: list[Array] = []
-    for number, pair in enumerate(pairs):
-        out += _finish(pair, _addends(c_regs, number, c_element), layout.element, saturate)
-    return tuple(out)
+    finished: dict[int, list[Array]] = {}
+    for number, pair in spread(matrix, layout.blocks):
+        finished[number] = _finish(pair, _addends(c_regs, number, c_element), layout.element, saturate)
+    return tuple(register for number in range(len(finished)) for register in finished[number])
 
 
 def _addends(c_regs: Registers, number: int, element: str) -> tuple[Array, Array]:
@@ -118,9 +164,6 @@ def _finish(pair: Array, addends: tuple[Array, Array], element: str, saturate: b
     if element in INTEGERS and saturate:
         wide = [pair[i].astype(np.int64) + addends[i] for i in range(2)]
         return [np.clip(sums, -_INT32_MAX - 1, _INT32_MAX).astype(np.int32) for sums in wide]
-    if element == "f32":
-        rounded = [np.empty(pair.shape[1], np.float32) for _ in range(2)]
-        for i in range(2):
-            np.add(pair[i], addends[i], out=rounded[i], dtype=np.float64, casting="same_kind")
-        return rounded
+    if element == "f32":  # the sum of a float64 and a float32 is a float64
+        return [(pair[i] + addends[i]).astype(np.float32) for i in range(2)]
     return [np.add(pair[i], addends[i], out=pair[i]) for i in range(2)]

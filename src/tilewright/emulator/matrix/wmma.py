@@ -25,7 +25,7 @@ from tilewright.emulator.matrix.fragments import (
     rows_first,
 )
 from tilewright.emulator.matrix.mma import PLAIN, MmaOptions, Types, add_products, check_counts
-from tilewright.emulator.matrix.tiles import Array, Registers, matrix_a, matrix_b, rows_of
+from tilewright.emulator.matrix.tiles import Array, OperandMemo, Registers, matrix_a, matrix_b, operand, rows_of
 from tilewright.errors import TilewrightError
 
 _SHAPES = {
@@ -169,7 +169,13 @@ def _cut_pairs(rows: Array, layout: Accumulator) -> tuple[Array, ...]:
 
 
 def wmma_mma(
-    shape: str, types: Types, a_regs: Registers, b_regs: Registers, c_regs: Registers, options: MmaOptions = PLAIN
+    shape: str,
+    types: Types,
+    a_regs: Registers,
+    b_regs: Registers,
+    c_regs: Registers,
+    options: MmaOptions = PLAIN,
+    memo: OperandMemo | None = None,
 ) -> tuple[Array, ...]:
     """D of ``wmma.mma.sync.aligned``: as ``mma``, with the fragments of this module.
 
@@ -180,7 +186,7 @@ def wmma_mma(
     check_counts(shape, (len(a_regs), len(b_regs)), (a_layout.registers, b_layout.registers))
     if is_swapped(shape):
         a_regs, a_layout, b_regs, b_layout = b_regs, b_layout, a_regs, a_layout
-    a, b = matrix_a(a_regs, a_layout), matrix_b(b_regs, b_layout)
+    a, b = operand(memo, matrix_a, a_regs, a_layout), operand(memo, matrix_b, b_regs, b_layout)
     return add_products(a, b, wmma_accumulator(shape, d_type), c_regs, c_type, options)
 
 
