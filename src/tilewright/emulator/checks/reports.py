@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+# Stable names. Reports take any text as a kind, so that a room that adds one needs no change here; only its wording.
 Kind = Literal[
     "out_of_bounds_read",
     "out_of_bounds_write",
@@ -23,6 +24,9 @@ Kind = Literal[
     "deadlock",
     "barrier_divergence",
     "mbarrier_misuse",
+    "input_modified",
+    "warp_mask",
+    "inactive_lane_read",
 ]
 
 
@@ -56,7 +60,7 @@ class Finding:
         count: accesses by threads that were affected. detail: the first of them.
     """
 
-    kind: Kind
+    kind: str
     site: int
     other_site: int
     count: int
@@ -67,11 +71,11 @@ class Reporter:
     """Collects findings, one per (kind, site, other site), in the order in which they were first seen."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[Kind, int, int], int] = {}
-        self._details: dict[tuple[Kind, int, int], Detail] = {}
+        self._counts: dict[tuple[str, int, int], int] = {}
+        self._details: dict[tuple[str, int, int], Detail] = {}
 
     def report(
-        self, kind: Kind, site: int, other_site: int = -1, detail: Callable[[], Detail] | None = None, count: int = 1
+        self, kind: str, site: int, other_site: int = -1, detail: Callable[[], Detail] | None = None, count: int = 1
     ) -> None:
         """Count an occurrence. ``detail`` is called the first time only."""
         key = (kind, site, other_site)

@@ -16,7 +16,7 @@ def describe(finding: Finding, line_of_site: Callable[[int], int | None], name_o
         name_of_site: its PTX name (``cp.async.cg.shared.global``), which decides what the remedy is called.
     """
     words = _Words(finding, line_of_site, name_of_site)
-    message = _SENTENCES[finding.kind](words)
+    message = _SENTENCES.get(finding.kind, _anything)(words)
     if finding.detail.note:
         message += f" ({finding.detail.note})"
     if finding.count > 1:
@@ -80,7 +80,14 @@ def _bytes(detail: Detail) -> str:
 
 
 def _outside(verb: str) -> Callable[[_Words], str]:
-    return lambda w: f"{w.bytes} is {verb} at {w.here} by {w.thread} of {w.block}: outside of what the kernel was given"
+    def sentence(w: _Words) -> str:
+        first, size = w.detail.offset, w.detail.size_bytes
+        return (
+            f"bytes {first:,}..{first + max(size, 1) - 1:,} of {w.detail.symbol or 'memory'} are {verb} at {w.here} "
+            f"by {w.thread} of {w.block}: out of bounds, correct the index or guard the access"
+        )
+
+    return sentence
 
 
 def _misaligned(w: _Words) -> str:
@@ -142,7 +149,12 @@ def _overlap(w: _Words) -> str:
 
 
 def _deadlock(w: _Words) -> str:
-    return f"{w.thread} of {w.block} waits at {w.here} for ever: nobody arrives at what it waits for"
+    what = w.detail.symbol or "something"
+    others = f" and {w.detail.size_bytes - 1} more" if w.detail.size_bytes > 1 else ""
+    return (
+        f"{w.thread} of {w.block}{others} wait at {w.here} for ever: the {what} never completes, "
+        "an arrival (or a copy that signals it) is missing"
+    )
 
 
 def _divergence(w: _Words) -> str:
@@ -152,6 +164,27 @@ def _divergence(w: _Words) -> str:
 
 def _mbarrier(w: _Words) -> str:
     return f"the mbarrier {w.bytes} is misused at {w.here} by {w.thread} of {w.block}"
+
+
+def _input_modified(w: _Words) -> str:
+    return f"{w.bytes} is written at {w.here} by {w.thread} of {w.block}, but it is an input"
+
+
+def _warp_mask(w: _Words) -> str:
+    return (
+        f"{w.thread} of {w.block} executes {w.here} with the member mask {w.detail.offset:#x}, which leaves it out: "
+        "name every lane that takes part"
+    )
+
+
+def _inactive_lane(w: _Words) -> str:
+    return (
+        f"{w.thread} of {w.block} reads {w.detail.symbol} at {w.here}, which does not take part: the value is undefined"
+    )
+
+
+def _anything(w: _Words) -> str:
+    return f"{w.detail.symbol or 'something'} is wrong at {w.here} for {w.thread} of {w.block}"
 
 
 def _short(name: str) -> str:
@@ -179,4 +212,7 @@ _SENTENCES: dict[str, Callable[[_Words], str]] = {
     "deadlock": _deadlock,
     "barrier_divergence": _divergence,
     "mbarrier_misuse": _mbarrier,
+    "input_modified": _input_modified,
+    "warp_mask": _warp_mask,
+    "inactive_lane_read": _inactive_lane,
 }

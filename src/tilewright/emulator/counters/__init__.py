@@ -1,0 +1,1 @@
+"""Counters: sectors, bank conflicts, instruction mix, bytes and FLOPs of a launch."""

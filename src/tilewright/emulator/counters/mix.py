@@ -1,0 +1,137 @@
+"""What a launch executed: instructions by class, FLOPs, bytes, and memory traffic by source line."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.emulator.counters.banks import bank_conflicts
+from tilewright.emulator.counters.operations import classify, operations
+from tilewright.emulator.counters.sectors import sectors
+from tilewright.emulator.counters.warps import by_warp
+from tilewright.ptx.module import Instruction
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class LineTraffic:
+    """Memory traffic of one source line; fractions where it is a share (``Counters.per_tile``).
+
+    Attributes:
+        requests: of warps, to global memory. sectors: of 32 bytes, that they touched. ideal_sectors: that would do.
+        wavefronts: of accesses to shared memory. ideal_wavefronts: without bank conflicts.
+        bytes: that lanes asked for, of both.
+    """
+
+    requests: float = 0
+    sectors: float = 0
+    ideal_sectors: float = 0
+    wavefronts: float = 0
+    ideal_wavefronts: float = 0
+    bytes: float = 0
+
+    def plus(self, other: LineTraffic) -> LineTraffic:
+        return LineTraffic(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    def times(self, factor: float) -> LineTraffic:
+        return LineTraffic(*(getattr(self, f.name) * factor for f in fields(self)))
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What a launch, or the share of it that was looked at, executed.
+
+    Attributes:
+        lines: source line (None: unknown) → traffic.
+        mix: class (``fp32``, ``integer``, ``load_shared``, ``tensor``, …) → thread-instructions.
+        thread_instructions: of all classes.
+        operations: kind (``fp32``, ``tensor_f16``, ``tensor_s8``, …) → FLOPs, or integer operations of tensor cores;
+            a multiply-add counts as two.
+        global_bytes_read, global_bytes_written, shared_bytes: that lanes asked for.
+    """
+
+    lines: Mapping[int | None, LineTraffic] = field(default_factory=dict)
+    mix: Mapping[str, float] = field(default_factory=dict)
+    thread_instructions: float = 0
+    operations: Mapping[str, float] = field(default_factory=dict)
+    global_bytes_read: float = 0
+    global_bytes_written: float = 0
+    shared_bytes: float = 0
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations, on tensor cores too."""
+        return sum(n for kind, n in self.operations.items() if not kind.startswith(_INTEGER_KINDS))
+
+    def times(self, factor: float) -> Counters:
+        """Scaled: from a sample of blocks to the launch."""
+        return Counters(
+            {line: traffic.times(factor) for line, traffic in self.lines.items()},
+            {name: n * factor for name, n in self.mix.items()},
+            self.thread_instructions * factor,
+            {kind: n * factor for kind, n in self.operations.items()},
+            self.global_bytes_read * factor,
+            self.global_bytes_written * factor,
+            self.shared_bytes * factor,
+        )
+
+    def per_tile(self, tiles: int) -> Counters:
+        """The share of one of ``tiles`` tiles. Raises ValueError unless ``tiles`` is positive."""
+        if tiles < 1:
+            raise ValueError(f"a share of {tiles} tiles")
+        return self.times(1 / tiles)
+
+
+_INTEGER_KINDS = ("tensor_s", "tensor_u", "tensor_b1")
+
+
+class CounterSheet:
+    """Gathers counters while a kernel runs."""
+
+    def __init__(self) -> None:
+        self._lines: dict[int | None, LineTraffic] = defaultdict(LineTraffic)
+        self._mix: Counter[str] = Counter()
+        self._operations: Counter[str] = Counter()
+        self._global = {True: 0, False: 0}
+        self._shared = 0
+
+    def global_access(
+        self, line: int | None, threads: IntArray, addresses: IntArray, size: int, is_write: bool, copies: int = 1
+    ) -> None:
+        """An access of ``size`` bytes by each thread (int64[n], ascending) of ``copies`` like blocks."""
+        requests, touched, ideal = sectors(*by_warp(threads, addresses), size)
+        total = len(threads) * size * copies
+        self._global[is_write] += total
+        traffic = LineTraffic(int(requests.sum()), int(touched.sum()), int(ideal.sum())).times(copies)
+        self._lines[line] = self._lines[line].plus(traffic).plus(LineTraffic(bytes=total))
+
+    def shared_access(self, line: int | None, threads: IntArray, offsets: IntArray, size: int, copies: int = 1) -> None:
+        """``offsets``: bytes from the start of the block's shared memory (or from any multiple of 128 before it)."""
+        wavefronts, ideal = bank_conflicts(*by_warp(threads, offsets), size)
+        total = len(threads) * size * copies
+        self._shared += total
+        traffic = LineTraffic(wavefronts=int(wavefronts.sum()), ideal_wavefronts=int(ideal.sum())).times(copies)
+        self._lines[line] = self._lines[line].plus(traffic).plus(LineTraffic(bytes=total))
+
+    def executed(self, instructions: Iterable[Instruction], threads: int) -> None:
+        """A basic block that ``threads`` threads have run through in all."""
+        for instruction in instructions:
+            self._mix[classify(instruction)] += threads
+            for kind, each in operations(instruction).items():
+                self._operations[kind] += each * threads
+
+    def counters(self) -> Counters:
+        return Counters(
+            dict(self._lines),
+            dict(self._mix),
+            sum(self._mix.values()),
+            dict(self._operations),
+            self._global[False],
+            self._global[True],
+            self._shared,
+        )

@@ -1,0 +1,74 @@
+"""Reads of unwritten global memory and blocks that write the same bytes; and the words for everything else."""
+
+from __future__ import annotations
+
+import typing
+
+import numpy as np
+import pytest
+
+from tilewright.emulator.checks.global_shadow import GlobalShadow
+from tilewright.emulator.checks.reports import Detail, Finding, Kind, Reporter
+from tilewright.emulator.checks.wording import describe
+
+FOUR = np.arange(4, dtype=np.int64)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 12, 16])
+@pytest.mark.parametrize("start", [0, 1])
+def test_reads_before_writes(size: int, start: int) -> None:
+    reporter = Reporter()
+    shadow = GlobalShadow("y", 4 * size + 2, reporter)
+    offsets = start + FOUR * size
+    shadow.write(offsets, size, 1, FOUR * 0, FOUR)
+    shadow.read(offsets, size, 2, FOUR * 0, FOUR)
+    assert not reporter
+    shadow.read(start + np.array([0, 2 * size + 1]), size, 3, FOUR[:2], FOUR[:2])
+    assert not reporter  # still inside of what was written
+    shadow.read(offsets + (1 if start == 0 else -1), size, 4, FOUR, FOUR)
+    (finding,) = reporter.findings
+    assert (finding.kind, finding.count, finding.site) == ("uninitialised_read", 1, 4)
+    assert finding.detail.thread == (3 if start == 0 else 0)
+    shadow.fill()
+    shadow.read(FOUR, 1, 5, FOUR, FOUR)
+    assert len(reporter.findings) == 1
+
+
+def test_blocks_that_write_the_same_bytes() -> None:
+    reporter = Reporter()
+    shadow = GlobalShadow("y", 64, reporter, owner_granule_bytes=4)
+    shadow.write(FOUR * 4, 4, 1, FOUR * 0, FOUR)
+    shadow.write(FOUR * 4, 4, 2, FOUR * 0, FOUR)  # one block, twice
+    shadow.write(16 + FOUR * 4, 4, 3, FOUR // 2, FOUR)
+    shadow.atomic(FOUR * 0, 4)
+    assert not reporter
+    shadow.write(FOUR * 4, 4, 4, FOUR // 3, FOUR)
+    shadow.write(32 + FOUR // 2 * 4, 4, 5, FOUR, FOUR)  # within one call
+    assert [(f.kind, f.site, f.count, f.detail.thread) for f in reporter.findings] == [
+        ("overlapping_blocks", 4, 1, 3),
+        ("overlapping_blocks", 5, 2, 0),
+    ]
+
+
+@pytest.mark.parametrize("kind", typing.get_args(Kind))
+def test_every_kind_has_words(kind: Kind) -> None:
+    finding = Finding(kind, 71, 64, 3, Detail("tile_a", 128, 16, 2, 37, 5, "phase 1"))
+    hazard = describe(finding, {71: 710, 64: 640}.get, lambda site: "cp.async.ca.shared.global")
+    assert hazard.kind == kind
+    assert hazard.line == 710
+    assert "line 710" in hazard.message
+    assert "(phase 1) [3 times]" in hazard.message
+    bare = describe(Finding(kind, 71, -1, 1, Detail("", 0, 0, 0, -1)), lambda site: None, lambda site: "st.shared")
+    assert bare.line is None
+    assert "the st.shared" in bare.message
+    assert "-1" not in bare.message
+
+
+def test_reports_are_counted_and_keep_the_first_detail() -> None:
+    reporter = Reporter()
+    for thread in (3, 4):
+        reporter.report("misaligned", 7, detail=lambda thread=thread: Detail("x", 1, 4, 0, thread), count=2)
+    reporter.report("misaligned", 8)
+    first, second = reporter.findings
+    assert (first.count, first.detail.thread) == (4, 3)
+    assert (second.site, second.count) == (8, 1)
