@@ -23,10 +23,14 @@ _CONTROL = frozenset({"bra", "brx", "ret", "exit"})
 def barrier_is_repeated(s: Statements, index: int) -> bool:
     """The next thing that a thread does apart from arithmetic, or the last it did, is the same barrier.
 
-    Nothing lies between the two that one alone would not order.
+    Nothing lies between the two that one alone would not order. All threads meet there, and not here and elsewhere:
+    the kernel has this barrier only where each thread passes once.
     """
     here = s.items[index]
-    return not here.guard and any(_same(here, s.items[i]) for i in _neighbours(s, index))
+    if len(here.operands) != 1 or not any(_same(here, s.items[i]) for i in _neighbours(s, index)):
+        return False
+    sites = [i for i, x in enumerate(s.items) if x.root in ("bar", "barrier") and x.operands[:1] == here.operands]
+    return all(s.is_passed_once(i) and not s.items[i].guard for i in sites)
 
 
 def wait_is_repeated(s: Statements, index: int) -> bool:
@@ -55,8 +59,11 @@ def fence_is_repeated(s: Statements, index: int) -> bool:
 def nothing_is_read_after(s: Statements, index: int) -> bool:
     """Behind the barrier a thread only stores to global memory and ends: it orders nothing that anybody reads.
 
-    In front of it no thread wrote global memory, and what was read there was read-only, or the source of a copy.
+    In front of it no thread wrote global memory, and what was read there was read-only, or the source of a copy. It is
+    every thread's last barrier, so without it all pass one fewer.
     """
+    if len(s.items[index].operands) != 1 or not s.is_passed_once(index):
+        return False
     later = [s.items[i] for i in s.reachable_from(index)]
     if s.items[index].guard or not all(x.root in _PLAIN | _CONTROL or _stores_global(x) for x in later):
         return False

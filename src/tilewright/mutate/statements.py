@@ -101,6 +101,22 @@ class Statements:
                 before[j].append(i)
         return self._closure(index, before)
 
+    def is_passed_once(self, index: int) -> bool:
+        """Every thread that starts comes to it before it ends, and none comes again."""
+        if index in self.reachable_from(index):
+            return False
+        seen = {index}
+        todo = [0]
+        while todo:
+            i = todo.pop()
+            if i in seen:
+                continue
+            seen.add(i)
+            if self.items[i].kind == "instruction" and self.items[i].root in ("ret", "exit", "trap"):
+                return False
+            todo += self._after[i]
+        return True
+
     def _closure(self, index: int, edges: list[list[int]]) -> set[int]:
         seen: set[int] = set()
         todo = [*edges[index]]
