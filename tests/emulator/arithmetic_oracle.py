@@ -111,8 +111,9 @@ def patterns(rng: np.random.Generator, dtype: Any, count: int) -> Any:
     whole = rng.integers(0, np.iinfo(bits).max, count, dtype=bits, endpoint=True)
     if dtype.kind != "f":
         edges = np.array([0, 1, 2, 3, 7, 15, 31, 32, 33, 63, 64, 65, 127, 128, 255, 256], dtype=np.uint64).astype(bits)
-        edges = np.concatenate([edges, ~edges, [1 << (dtype.itemsize * 8 - 1), (1 << (dtype.itemsize * 8 - 1)) - 1]])
-        whole[: count // 2] = rng.choice(edges.astype(bits), count // 2)
+        top = np.array([1], bits) << bits.type(dtype.itemsize * 8 - 1)
+        edges = np.concatenate([edges, ~edges, top, ~top])
+        whole[: count // 2] = rng.choice(edges, count // 2)
         rng.shuffle(whole)
         return whole.view(dtype)
     info = np.finfo(dtype)

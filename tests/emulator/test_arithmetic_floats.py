@@ -58,6 +58,17 @@ def test_fma_f32_where_two_roundings_err(seed: int) -> None:
         assert floats.fma(a[index], b[index], c[index]) == np.float32(wanted[index])
 
 
+def test_fma_f32_subnormal_ties() -> None:
+    # The product is a hair off half the smallest subnormal, a subnormal addend hides the hair from float64.
+    k = np.arange(1, 200)
+    a = ((1 + k * 2.0**-23) * 2.0**-75).astype(np.float32)
+    b = ((1 - k * 2.0**-23) * 2.0**-75).astype(np.float32)
+    for m in (2**20, 2**20 + 1, -(2**22), -(2**22) - 1):
+        c = np.full(k.size, m * 2.0**-149, np.float32)
+        wanted = exact.expect(lambda *x: exact.fma(*x, exact.F32, "rn"), a, b, c)
+        exact.assert_floats(floats.fma(a, b, c), wanted, a, b, c)
+
+
 def test_naive_fma_would_be_caught() -> None:
     # The broken twin: product and sum in float64, rounded again.
     a, b, c = np.float32(1 + 2**-12), np.float32(1 + 2**-12), np.float32(2.0**-80)
@@ -181,6 +192,13 @@ def test_min_max(seed: int, nan: bool) -> None:
                 return math.copysign(_extremum((abs(x), abs(y)), largest, nan), sign)
 
             exact.assert_floats(function(a, b, nan=nan, xorsign=True), exact.expect(signed, a, b), a, b)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_zeros_are_ordered(dtype: type) -> None:
+    a, b = np.array([0, 0, -0.0, -0.0], dtype), np.array([0, -0.0, 0, -0.0], dtype)
+    assert np.signbit(compare.minimum(a, b)).tolist() == [False, True, True, True]
+    assert np.signbit(compare.maximum(a, b)).tolist() == [False, False, False, True]
 
 
 def test_selection_and_testp() -> None:

@@ -51,7 +51,7 @@ def operands(seed: int, dtype: Any, count: int = 3, size: int = 300) -> list[Any
 
 def counts(seed: int, size: int = 300) -> Any:
     return np.random.default_rng(seed + 1).choice(
-        np.array([0, 1, 5, 15, 16, 17, 31, 32, 33, 63, 64, 65, 255, 256, FULL32], np.uint32), size
+        np.array([0, 1, 5, 15, 16, 17, 31, 32, 33, 63, 64, 65, 255, 256, 0x10000, 0x10001, FULL32], np.uint32), size
     )
 
 

@@ -216,7 +216,7 @@ def fns(mask: Values, base: Values, offset: Values) -> Values:
         inside = (position >= 0) & (position < 32) & ((offset != 0) | np.bool_(distance == 0))
         bit = inside & (((mask >> (position & np.int32(31)).view(np.uint32)) & np.uint32(1)) != 0)
         seen = seen + bit
-        found = pick(bit & (seen == wanted) & (found == NOT_FOUND), position.view(np.uint32), found)
+        found = pick(bit & (seen == wanted), position.view(np.uint32), found)
     return found
 
 

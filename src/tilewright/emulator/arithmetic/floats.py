@@ -212,8 +212,8 @@ def _fma_f64(a: Values, b: Values, c: Values, mode: Mode) -> Values:
     tail, tail_error = two_sum(low_t, low_u)
     odd = to_odd(tail, tail_error)
     result, remainder = two_sum(high, odd)
-    behind = pick(tail != odd, tail - odd, tail_error)
-    result = step(result, pick(remainder != 0, remainder, behind), mode)
+    # Where the tail is inexact it is far below the high part, and this sum is inexact too: no second remainder.
+    result = step(result, remainder, mode)
     # An exact zero: its sign is that of product and addend, which the error terms have lost.
     zero = (result == 0) & (product + c == 0)
     if zero.any():
