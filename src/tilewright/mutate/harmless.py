@@ -65,9 +65,13 @@ def nothing_is_read_after(s: Statements, index: int) -> bool:
     if len(s.items[index].operands) != 1 or not s.is_passed_once(index):
         return False
     later = [s.items[i] for i in s.reachable_from(index)]
-    if s.items[index].guard or not all(x.root in _PLAIN | _CONTROL or _stores_global(x) for x in later):
+    if s.items[index].guard or not all(_is_plain(x) or _stores_global(x) for x in later):
         return False
     return not any(_uses_global(s.items[i]) for i in s.leading_to(index))
+
+
+def _is_plain(x: Statement) -> bool:
+    return x.root in _PLAIN | _CONTROL or x.opcode.startswith(("ld.param.", "ld.const."))
 
 
 def _stores_global(x: Statement) -> bool:
