@@ -66,7 +66,8 @@ class EmulatorExecutor:
         """Run a program once; see ``launch.executor.Executor``.
 
         Without a schedule in the options, the first attempt runs all threads in lock-step, the second one warp after
-        the other, and later ones at random.
+        the other, and later ones at random; where only some blocks run, all attempts are in lock-step: the order of
+        warps has its say at the other sizes.
         """
         return self.run_counted(program, launch, arrays, attempt=attempt, part=part)[0]
 
@@ -82,7 +83,7 @@ class EmulatorExecutor:
         """As ``run``, with what the counters saw; None where nothing ran."""
         options = replace(
             self.options,
-            schedule=self.options.schedule or ATTEMPTS[min(attempt, len(ATTEMPTS) - 1)],
+            schedule=self.options.schedule or ("lockstep" if part != "all" else ATTEMPTS[min(attempt, 2)]),
             seed=self.options.seed + attempt,
             blocks=part if part != "all" else self.options.blocks,
         )
@@ -93,19 +94,20 @@ class EmulatorExecutor:
                 return RunResult({}, error=error), None
             kernel = self._compile(key, parsed, launch.shared_bytes)
         except (TilewrightError, Fault) as fault:
-            return RunResult({}, error=_told(fault, program)), None
+            unknown = isinstance(fault, Fault) and fault.kind == "not_modelled"
+            return RunResult({}, error=_told(fault, program), is_unsupported=unknown), None
         buffers, numbers = _buffers(launch, arrays, options.blocks != "all")
         cluster = parsed.function.cluster or (1, 1, 1)
         geometry = Geometry(launch.grid, launch.block, cluster, kernel.layout.smem_bytes, launch.shared_bytes)
         params = _params(parsed, launch, numbers)
         done = emulate(kernel, geometry, buffers, params, options, self.main_file)
         if done.error:
-            return RunResult({}, done.hazards, done.error), done
+            return RunResult({}, done.hazards, done.error, is_unsupported=done.is_unsupported), done
         after = {b.name: b.data.view(arrays[b.name].dtype) for b in buffers}
         if options.blocks == "all":
             return RunResult(after, done.hazards), done
         touched = {
-            b.name: b.touched.reshape(-1, arrays[b.name].dtype.itemsize).any(axis=1)
+            b.name: _any_byte(b.touched, arrays[b.name].dtype.itemsize)
             for b in buffers
             if b.touched is not None
         }
@@ -128,6 +130,14 @@ class EmulatorExecutor:
             if len(self._compiled) > KEPT_KERNELS:
                 self._compiled.popitem(last=False)
         return self._compiled[at]
+
+
+def _any_byte(marks: np.ndarray, item_bytes: int) -> np.ndarray:
+    """One bool per element of so many bytes."""
+    whole = marks.view(np.uint8)
+    if item_bytes in (2, 4, 8):
+        return whole.view(f"u{item_bytes}") != 0
+    return whole.reshape(-1, item_bytes).any(axis=1)
 
 
 def _told(fault: TilewrightError | Fault, program: Program) -> str:

@@ -44,9 +44,11 @@ class SharedLayout:
         """Where an access lands that belongs nowhere: 32 bytes that nothing else uses."""
         return _round_up(self.end, 16)
 
-    @property
-    def has_gaps(self) -> bool:
-        return self._valid is not None
+    def has_room(self, low: int, high: int) -> bool:
+        """One symbol holds all bytes from ``low`` up to ``high``, or no gap lies between."""
+        if self._valid is None:
+            return self.first <= low and high <= self.end
+        return any(s.offset <= low and high <= s.offset + s.size_bytes for s in self.symbols)
 
     @cached_property
     def _valid(self) -> Any:

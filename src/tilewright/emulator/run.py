@@ -36,6 +36,7 @@ class Emulation:
         error: why it ended early, or None.
         counts: threads that ran each basic block. thread_instructions: instructions times threads.
         tally: of memory traffic, where counters were on.
+        is_unsupported: it ended at something that is not modelled.
     """
 
     hazards: tuple[Hazard, ...]
@@ -43,6 +44,7 @@ class Emulation:
     counts: Counter[int] = field(default_factory=Counter)
     thread_instructions: int = 0
     tally: Tally | None = None
+    is_unsupported: bool = False
 
 
 def emulate(
@@ -63,16 +65,18 @@ def emulate(
     """
     launch = _Launch(kernel, geometry, buffers, params, options)
     error: str | None = None
+    unknown = False
     try:
         with np.errstate(all="ignore"):
             launch.run()
     except Fault as fault:
         error = _text_of(fault, kernel, main_file)
-        if fault.kind not in ("not_modelled", "too_long", "trap"):
+        unknown = fault.kind == "not_modelled"
+        if fault.kind not in ("not_modelled", "too_long", "trap", "deadlocked"):
             launch.faults.append(Hazard(fault.kind, _line(kernel, fault.site, main_file), fault.message))
     hazards = (*_hazards(launch.reporter, kernel, main_file), *launch.faults)
     total = sum(n * kernel.blocks[b].instructions for b, n in launch.counts.items())
-    return Emulation(hazards, error, launch.counts, total, launch.tally)
+    return Emulation(hazards, error, launch.counts, total, launch.tally, unknown)
 
 
 class _Launch:

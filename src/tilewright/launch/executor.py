@@ -59,6 +59,8 @@ class RunResult:
         touched: where only some of the blocks ran: by storage that may be written, the elements (bool) that were; else
             None.
         ran: where only some of the blocks ran: which, in words.
+        is_unsupported: the error is the executor's own limit (an opcode that the emulator does not model): it says nothing
+            about the kernel.
     """
 
     arrays: Mapping[str, np.ndarray]
@@ -66,6 +68,7 @@ class RunResult:
     error: str | None = None
     touched: Mapping[str, np.ndarray] | None = None
     ran: str = ""
+    is_unsupported: bool = False
 
 
 Part = Literal["all", "corners"]

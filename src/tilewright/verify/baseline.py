@@ -50,6 +50,7 @@ class SetRecord:
         problem: what is wrong with the baseline here; "" where nothing is.
         note: what share of the outputs could not be compared; "" where all was.
         touched: where only some blocks ran: which elements they wrote, by storage.
+        is_unsupported: the problem is a limit of the executor's.
     """
 
     name: str
@@ -67,6 +68,7 @@ class SetRecord:
     problem: str
     note: str = ""
     touched: Mapping[str, np.ndarray] | None = field(default=None, repr=False)
+    is_unsupported: bool = False
 
     @property
     def bound(self) -> float | None:
@@ -139,6 +141,8 @@ def baseline_runs(
                 raise
             left_out.append(f"{name}: {error.message}")  # its grid is empty, or the reference has no answer
             continue
+        if record.is_unsupported:
+            return BaselineRecord(program, spec, constants, seed, (), not_run(record.problem))
         if record.problem and is_extra and not executor.is_dead:
             left_out.append(f"{name}: {record.problem}")
             continue
@@ -212,7 +216,10 @@ def _run_set(
     error = first.error or second.error
     if error:
         hazards = first.hazards or second.hazards
-        return SetRecord(name, sizes, seed, launch, inputs, {}, {}, True, None, {}, None, hazards, error)
+        limit = first.is_unsupported or second.is_unsupported
+        return SetRecord(
+            name, sizes, seed, launch, inputs, {}, {}, True, None, {}, None, hazards, error, is_unsupported=limit
+        )
     hazards = tuple(dict.fromkeys((*first.hazards, *second.hazards, *modified_inputs(launch, inputs, first))))
     unwritten = _unwritten(launch, first, second)
     problem = _reads_outputs(executor, program, launch, inputs, (first, second), unwritten, part)

@@ -61,9 +61,12 @@ def verify(
             run_poisoned(executor, program, launch, one.inputs, poison, attempt, part)
             for attempt, poison in enumerate(POISONS)
         ]
-        failure = next((run.error for run in runs if run.error), None)
+        failed = next((run for run in runs if run.error), None)
+        if failed is not None and failed.is_unsupported:
+            return not_run(failed.error or "")
+        failure = failed.error if failed is not None else None
         if failure:
-            hazards += runs[0].hazards
+            hazards += [hazard for run in runs for hazard in run.hazards]
             checks.append(SizeCheck(one.name, "failed", message=failure))
             break  # the context may be gone
         found = _hazards(launch, one, runs)

@@ -1,4 +1,4 @@
-"""The half of the job that launches: verification and timing on a GPU, or plain words about why not."""
+"""The half of the job that launches: verification and timing on a GPU; without one, verification in the emulator."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from tilewright.workflow.study import Study
 
 if TYPE_CHECKING:
     from tilewright.build.artifact import Artifact
+    from tilewright.launch.executor import Executor
     from tilewright.measure.measure import Work
-    from tilewright.verify.verdict import Verification
+    from tilewright.verify.baseline import BaselineRecord
+    from tilewright.verify.verdict import Passed, Verification
 
 Progress = Callable[[str], None]
 _PRECISION = {"int8": "int8", "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float8_e4m3fn": "fp8"}
@@ -43,9 +45,9 @@ class Ran:
 def run_all(
     studied: Study, path: Path, spec: LaunchSpec | None, arch: str, gpu: GpuInfo | None, run: bool, say: Progress
 ) -> Ran:
-    """Verify and time every built variant, where a GPU and a sidecar allow it."""
-    why = _why_not(spec, arch, gpu, run)
-    if why or gpu is None or spec is None:
+    """Verify every built variant, and time it where a GPU allows it."""
+    if spec is None or not run:
+        why = "running was switched off" if spec is not None else "no sidecar says how to launch it"
         labels = [label for label, _, _ in contenders(studied)]
         return Ran(
             evidence.Verification(reason=why),
@@ -54,18 +56,11 @@ def run_all(
             dict.fromkeys(labels, evidence.Measurement(reason=why)),
             _launches(studied, spec),
         )
-    return _on_gpu(studied, path, spec, gpu, say)
-
-
-def _why_not(spec: LaunchSpec | None, arch: str, gpu: GpuInfo | None, run: bool) -> str:
-    if spec is None:
-        return "no sidecar says how to launch it"
-    if not run:
-        return "running was switched off"
     if gpu is None:
-        return "no GPU here"
-    mismatch = arch_mismatch(arch, gpu.arch)
-    return f"built for {arch}, and the GPU here is {gpu.arch}" if mismatch else ""
+        return _in_emulator(studied, path, spec, arch, "no GPU here", say)
+    if arch_mismatch(arch, gpu.arch):
+        return _in_emulator(studied, path, spec, arch, f"built for {arch}, and the GPU here is {gpu.arch}", say)
+    return _on_gpu(studied, path, spec, gpu, say)
 
 
 def _launches(studied: Study, spec: LaunchSpec | None) -> dict[str, record.Launch]:
@@ -80,45 +75,82 @@ def _launches(studied: Study, spec: LaunchSpec | None) -> dict[str, record.Launc
     return out
 
 
-def _on_gpu(studied: Study, path: Path, spec: LaunchSpec, gpu: GpuInfo, say: Progress) -> Ran:
+def _verify_baseline(studied: Study, spec: LaunchSpec, executor: Executor, say: Progress) -> BaselineRecord:
+    """The baseline at every size set, on inputs of a fresh seed."""
     import secrets
 
-    from tilewright.gpu.executor import GpuExecutor
-    from tilewright.measure.measure import BASELINE, measure
     from tilewright.verify.baseline import baseline_runs
     from tilewright.verify.reference import load_reference
-    from tilewright.verify.variant import verify
-    from tilewright.verify.verdict import Passed
-    from tilewright.workflow.records import measurement_record, verification_record
 
-    executor = GpuExecutor(gpu)
-    reference = load_reference(spec.reference) if spec.reference is not None else None
-    seed = secrets.randbits(32)
-    baseline = _program(studied.baseline)
-    kept = baseline_runs(
-        baseline,
+    return baseline_runs(
+        _program(studied.baseline),
         spec,
         studied.constants,
         executor,
-        seed,
-        reference,
+        secrets.randbits(32),
+        load_reference(spec.reference) if spec.reference is not None else None,
         studied.extra_sets,
         studied.reduction or "K",
         lambda name: say(f"baseline at {name}"),
     )
+
+
+def _verify_others(
+    contending: list[tuple[str, Artifact, int | None]], kept: BaselineRecord, executor: Executor, say: Progress
+) -> tuple[dict[str, Verification], dict[str, Passed]]:
+    """Every contender against the baseline."""
+    from tilewright.verify.variant import verify
+    from tilewright.verify.verdict import Passed
+
     verdicts: dict[str, Verification] = {}
     passed: dict[str, Passed] = {}
-    for label, artifact, dynamic_bytes in contenders(studied):
+    for label, artifact, dynamic_bytes in contending:
         change = LaunchChange(shared_bytes=dynamic_bytes)
-        verdicts[label] = verify(
-            kept,
-            _program(artifact),
-            change,
-            executor,
-            lambda n, x=label: say(f"{x} at {n}"),  # type: ignore[misc]
-        )
+        program = _program(artifact)
+        verdicts[label] = verify(kept, program, change, executor, lambda n, x=label: say(f"{x} at {n}"))  # type: ignore[misc]
         if verdicts[label].verdict == "passed":
-            passed[label] = Passed(_program(artifact), change, verdicts[label])
+            passed[label] = Passed(program, change, verdicts[label])
+    return verdicts, passed
+
+
+def _notes(kept: BaselineRecord) -> tuple[str, ...]:
+    left_out = [f"not asked of the variants, since the baseline does not handle it: {x}" for x in kept.left_out]
+    return (f"seed of the inputs: {kept.seed}", *left_out)
+
+
+def _in_emulator(studied: Study, path: Path, spec: LaunchSpec, arch: str, no_gpu: str, say: Progress) -> Ran:
+    """Values and hazards on the CPU. Controls are only there to be timed, so they are left alone."""
+    from tilewright.emulator.executor import EmulatorExecutor
+    from tilewright.workflow.records import verification_record
+
+    executor = EmulatorExecutor(arch, main_file=path.name)
+    kept = _verify_baseline(studied, spec, executor, say)
+    everything = contenders(studied)
+    variants = [row for row in everything if not _is_control(row[0])]
+    verdicts, _ = _verify_others(variants, kept, executor, say)
+    records = {label: verification_record(verdict) for label, verdict in verdicts.items()}
+    untimed = evidence.Measurement(reason=no_gpu)
+    left = evidence.Verification(reason=f"a control is there to be timed: {no_gpu}")
+    return Ran(
+        verification_record(kept.verification),
+        untimed,
+        {label: records.get(label, left) for label, _, _ in everything},
+        {label: untimed for label, _, _ in everything},
+        _launches(studied, spec),
+        notes=_notes(kept),
+    )
+
+
+def _on_gpu(studied: Study, path: Path, spec: LaunchSpec, gpu: GpuInfo, say: Progress) -> Ran:
+    from tilewright.gpu.executor import GpuExecutor
+    from tilewright.measure.measure import BASELINE, measure
+    from tilewright.verify.verdict import Passed
+    from tilewright.workflow.records import measurement_record, verification_record
+
+    executor = GpuExecutor(gpu)
+    kept = _verify_baseline(studied, spec, executor, say)
+    verdicts, passed = _verify_others(contenders(studied), kept, executor, say)
+    baseline = _program(studied.baseline)
     base = Passed(baseline, LaunchChange(), kept.verification) if kept.verification.verdict == "passed" else None
     say("timing")
     times = measure(
@@ -130,8 +162,6 @@ def _on_gpu(studied: Study, path: Path, spec: LaunchSpec, gpu: GpuInfo, say: Pro
         progress=lambda done, most: say(f"timing, round {done} of at most {most}"),
     )
     why = evidence.Measurement(reason="only what passed verification is timed")
-    notes = [f"seed of the inputs: {seed}"]
-    notes += [f"not asked of the variants, since the baseline does not handle it: {x}" for x in kept.left_out]
     return Ran(
         verification_record(kept.verification),
         measurement_record(times[BASELINE]),
@@ -139,7 +169,7 @@ def _on_gpu(studied: Study, path: Path, spec: LaunchSpec, gpu: GpuInfo, say: Pro
         {k: measurement_record(times[k]) if k in times else why for k in verdicts},
         _launches(studied, spec),
         executor.is_hung,
-        tuple(notes),
+        _notes(kept),
     )
 
 
@@ -156,6 +186,10 @@ def contenders(studied: Study) -> list[tuple[str, Artifact, int | None]]:
 
 
 WIDENED = "widened"
+
+
+def _is_control(label: str) -> bool:
+    return label == WIDENED or label.endswith("/waited")
 
 
 def waited_label(label: str) -> str:

@@ -49,7 +49,7 @@ class SharedMemory:
             bits = int(np.bitwise_or.reduce(address))
         else:
             low = high = bits = int(address)
-        if low < self.layout.first or high + size > self.layout.end or self.layout.has_gaps:
+        if not self.layout.has_room(low, high + size):
             address = self._inside(active, address, size, site, what)
         if bits & (size - 1):
             self._misaligned(active, address, size, site, what)
