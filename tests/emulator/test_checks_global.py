@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.emulator.checks.global_shadow import GlobalShadow
 from tilewright.emulator.checks.reports import Detail, Finding, Kind, Reporter
-from tilewright.emulator.checks.wording import describe
+from tilewright.emulator.checks.wording import describe, describe_all
 
 FOUR = np.arange(4, dtype=np.int64)
 
@@ -72,3 +72,30 @@ def test_reports_are_counted_and_keep_the_first_detail() -> None:
     first, second = reporter.findings
     assert (first.count, first.detail.thread) == (4, 3)
     assert (second.site, second.count) == (8, 1)
+
+
+def test_unrolled_copies_of_a_line_are_one_hazard() -> None:
+    detail = Detail("_ZZ4gemmPKfS0_E6tile_a", 0, 16, 0, 40, 5)
+    findings = [Finding("race_read_after_write", site, other, 10, detail) for site in (1, 2) for other in (3, 4, 5)]
+    lines = {1: 71, 2: 71, 3: 60, 4: 60, 5: 62}
+    first, second = describe_all(findings, lines.get, lambda site: "ld.shared")
+    assert first.message.startswith("tile_a[0..15] is written at line 60 by thread 5 (warp 0)")
+    assert first.message.endswith("[40 times]")
+    assert second.message.endswith("[20 times]")
+    assert len(describe_all(findings, lambda site: None, lambda site: "ld.shared")) == 6
+
+
+@pytest.mark.parametrize(
+    ("mangled", "plain"),
+    [
+        ("_ZZ10igemm_wmmaE6smem_a", "smem_a"),
+        ("_ZZ4gemmPKfS0_PfiiiE2As_0", "As"),
+        ("_ZZ3runILi8EEvPfE5stage", "stage"),
+        ("tile_a", "tile_a"),
+        ("_Z6bufferv", "_Z6bufferv"),
+        ("_ZZodd", "_ZZodd"),
+    ],
+)
+def test_names_of_local_variables(mangled: str, plain: str) -> None:
+    finding = Finding("uninitialised_read", 1, -1, 1, Detail(mangled, 0, 1, 0, 0))
+    assert describe(finding, lambda site: 5, lambda site: "").message.startswith(f"{plain}[0] is read at line 5")

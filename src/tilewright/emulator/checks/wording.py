@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from tilewright.emulator.checks.reports import Detail, Finding
 from tilewright.launch.executor import Hazard
@@ -22,6 +24,28 @@ def describe(finding: Finding, line_of_site: Callable[[int], int | None], name_o
     if finding.count > 1:
         message += f" [{finding.count} times]"
     return Hazard(finding.kind, line_of_site(finding.site), message)
+
+
+def describe_all(
+    findings: Iterable[Finding], line_of_site: Callable[[int], int | None], name_of_site: Callable[[int], str]
+) -> tuple[Hazard, ...]:
+    """One hazard per kind, line and earlier line: an unrolled loop makes many instructions of one line.
+
+    Findings are counted together; the first of them gives the detail.
+    """
+    together: dict[tuple[str, int | None, int | None], Finding] = {}
+    for finding in findings:
+        line = line_of_site(finding.site)
+        other = line_of_site(finding.other_site) if finding.other_site >= 0 else None
+        # Without lines, instructions are told apart by themselves; negative, so that they are no lines.
+        key = (
+            finding.kind,
+            -1 - finding.site if line is None else line,
+            -1 - finding.other_site if other is None else other,
+        )
+        first = together.get(key)
+        together[key] = finding if first is None else replace(first, count=first.count + finding.count)
+    return tuple(describe(finding, line_of_site, name_of_site) for finding in together.values())
 
 
 class _Words:
@@ -70,20 +94,31 @@ def _thread(thread: int) -> str:
     return f"thread {thread}" if thread >= 0 else "an asynchronous copy"
 
 
+def _symbol(name: str) -> str:
+    """A variable as the source calls it: ``tile`` of ``_ZZ4gemmPKfE4tile`` (Itanium ABI, local names)."""
+    local = re.fullmatch(r"_ZZ.*?E([1-9]\d*)([A-Za-z_]\w*)", name)
+    while local is not None:
+        size, rest = int(local[1]), local[2]
+        if len(rest) == size or (len(rest) > size and rest[size] == "_"):
+            return rest[:size]
+        local = re.fullmatch(r".*?E([1-9]\d*)([A-Za-z_]\w*)", rest)
+    return name
+
+
 def _bytes(detail: Detail) -> str:
+    name = _symbol(detail.symbol) or "memory"
     if detail.size_bytes <= 0:
-        return detail.symbol or "memory"
+        return name
     last = detail.offset + detail.size_bytes - 1
-    return (
-        f"{detail.symbol}[{detail.offset}]" if detail.size_bytes == 1 else f"{detail.symbol}[{detail.offset}..{last}]"
-    )
+    return f"{name}[{detail.offset}]" if detail.size_bytes == 1 else f"{name}[{detail.offset}..{last}]"
 
 
 def _outside(verb: str) -> Callable[[_Words], str]:
     def sentence(w: _Words) -> str:
         first, size = w.detail.offset, w.detail.size_bytes
+        where = _symbol(w.detail.symbol) or "memory"
         return (
-            f"bytes {first:,}..{first + max(size, 1) - 1:,} of {w.detail.symbol or 'memory'} are {verb} at {w.here} "
+            f"bytes {first:,}..{first + max(size, 1) - 1:,} of {where} are {verb} at {w.here} "
             f"by {w.thread} of {w.block}: out of bounds, correct the index or guard the access"
         )
 
