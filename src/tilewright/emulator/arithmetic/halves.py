@@ -135,8 +135,9 @@ def _mul(kind: Kind, x: Values, y: Values) -> Values:
 
 
 def _fma(kind: Kind, x: Values, y: Values, z: Values) -> Values:
-    product = np.multiply(x, y, dtype=np.float64)
-    total = product + z
+    # Exact: 22 bits of float16 fit float32; bfloat16's 16 do too, but not its range.
+    product = x.astype(np.float64) * y.astype(np.float64) if is_bf16(kind) else (x * y).astype(np.float64)
+    total = product + z.astype(np.float64)
     if not is_bf16(kind):
         # Where this sum is inexact, product and addend are so far apart that it cannot be a tie of two float16.
         return nan_canonical(total.astype(np.float16))
