@@ -154,6 +154,45 @@ def test_atomics_do_not_race_with_each_other(bench: Bench) -> None:
     assert not bench.kinds
 
 
+@pytest.mark.parametrize("kind", ["strong", "atomic"])
+@pytest.mark.parametrize("missing", ["nothing", "writer_fence", "reader_fence", "wait", "other_flag"])
+@pytest.mark.parametrize("parts", [False, True])
+def test_flag_in_memory(bench: Bench, kind: str, missing: str, parts: bool) -> None:
+    """Data, fence, flag; flag, fence, data."""
+    shadow, one = bench.shadow, range(1)
+    write, read = ("atomic", "atomic") if kind == "atomic" else ("strong_write", "strong_read")
+    bench.go("strong_write", 0, 512, 50)
+    bench.go("strong_write", 0, 768, 50)
+    bench.go("write", 0, 0, 60, one)
+    if missing != "writer_fence":
+        shadow.fence(bench.threads(0))
+    bench.go(write, 0, 512, 61, one)
+    if parts:
+        Bench.go(bench, "strong_read", 0, 512, 62, range(7))
+        alone = Bench(False)
+        shadow.strong_read(alone.threads(0, one), alone.bytes(512, one), 4, 63)  # blocks part here
+    if missing != "wait":
+        bench.go(read, 1, 768 if missing == "other_flag" else 512, 70, one)
+    if missing != "reader_fence":
+        shadow.fence(bench.threads(1))
+    bench.go("read", 1, 0, 71, one)
+    assert bench.kinds == (set() if missing == "nothing" else {"race_read_after_write"})
+
+
+def test_flag_that_is_written_plainly(bench: Bench) -> None:
+    bench.go("strong_write", 0, 512, 60)
+    bench.go("strong_write", 1, 512, 61)
+    bench.go("strong_read", 0, 512, 62)
+    assert not bench.kinds
+    bench.go("write", 0, 0, 63)
+    bench.go("strong_read", 1, 0, 64)
+    bench.go("read", 0, 512, 65)
+    assert [(f.kind, f.site, f.other_site) for f in bench.reporter.findings] == [
+        ("race_read_after_write", 64, 63),
+        ("race_read_after_write", 65, 61),
+    ]
+
+
 @pytest.mark.parametrize("waits", [True, False])
 def test_copy_in_flight(bench: Bench, waits: bool) -> None:
     bench.go("issue", 0, 0, 64, range(2), 16)

@@ -93,6 +93,11 @@ class Granules:
         _put(self.write_event, access.index, width, event)
         _put(self.write_actor, access.index, width, actor)
 
+    def mark_filled(self, access: Access) -> None:
+        """Written, by an access that is recorded elsewhere: a blank granule is one that everybody may read."""
+        before = take(self.write_event, access.index, access.width)
+        _put(self.write_event, access.index, access.width, np.where(before == UNWRITTEN, 0, before))
+
     def mark_read(self, access: Access, event: IntArray, outstanding: bool = False) -> None:
         """``event``: packed tick and lane, int64[n]; ``outstanding``: keep marks of unfinished reads."""
         _put(self.read_last, access.index, access.width, event)

@@ -8,6 +8,7 @@ What is deliberately coarse, always towards silence:
 
 - an arrival at an mbarrier, or a wait for it, by one lane counts for its whole warp, as do partial masks of
   ``__syncwarp``;
+- strong (volatile, relaxed) reads are not remembered: a plain store after one is not judged against it;
 - of several lanes of one warp that read a granule, the last one is remembered for races inside the warp;
 - accesses to the memory of another block of the cluster are not checked for races, and arrivals at its mbarriers
   release nothing.
@@ -31,6 +32,7 @@ from tilewright.emulator.checks.granules import (
     Granules,
     take,
 )
+from tilewright.emulator.checks.locations import Locations
 from tilewright.emulator.checks.races import RaceRules
 from tilewright.emulator.checks.reports import Reporter
 from tilewright.emulator.checks.resolve import Resolver
@@ -70,6 +72,7 @@ class SharedShadow:
             raise ValueError(f"shared memory of {smem_bytes} bytes in granules of {granule_bytes}")
         self._clocks = WarpClocks(1, warps)
         self._granules = Granules(1, warps, smem_bytes // granule_bytes)
+        self._locations = Locations(self._clocks, smem_bytes // granule_bytes)
         self._resolver = Resolver(blocks, warps, smem_bytes, granule_bytes, self._expand)
         numbers = tuple(block_numbers) if block_numbers is not None else tuple(range(blocks))
         self._rules = RaceRules(self._clocks, self._granules, granule_bytes, symbols, reporter, numbers)
@@ -105,6 +108,30 @@ class SharedShadow:
             self._check_read(access, site, plain=False)
             self._check_readers(access, site)
             self._granules.mark_atomic(access, access.actor & ANY_LANE | now << LANE_BITS)
+            self._locations.read(access)
+            self._locations.written(access)
+
+    def strong_read(self, threads: IntArray, linear: IntArray, size: int, site: int) -> None:
+        """``ld.volatile``, ``ld.relaxed`` (``ld.acquire``: and ``fence`` after it): races with plain stores only."""
+        for access in self._resolver.accesses(threads, linear, size):
+            if not access.remote:
+                self._clocks.tick(site)
+                self._check_read(access, site, plain=False)
+                self._locations.read(access)
+
+    def strong_write(self, threads: IntArray, linear: IntArray, size: int, site: int) -> None:
+        """``st.volatile``, ``st.relaxed`` (``st.release``: and ``fence`` before it): races with plain accesses only."""
+        for access in self._resolver.accesses(threads, linear, size):
+            if not access.remote:
+                now = self._clocks.tick(site)
+                self._check_overwrite(access, site, plain=False)
+                self._granules.mark_atomic(access, access.actor & ANY_LANE | now << LANE_BITS)
+                self._granules.mark_filled(access)
+                self._locations.written(access)
+
+    def fence(self, threads: IntArray) -> None:
+        """``fence``, ``membar``: with strong accesses on both sides it orders threads (``locations``)."""
+        self._locations.fence(self._resolver.warps(threads))
 
     # Asynchronous copies
 
@@ -239,12 +266,12 @@ class SharedShadow:
         if plain and self._granules.atomic_event is not None:
             self._rules.read_after_atomics(access, site)
 
-    def _check_overwrite(self, access: Access, site: int) -> None:
+    def _check_overwrite(self, access: Access, site: int, *, plain: bool = True) -> None:
         events = take(self._granules.write_event, access.index, access.width)
         if int(events.max(initial=0)) > self._clocks.base:
             self._rules.overwrite(access, events, site)
         self._check_readers(access, site)
-        if self._granules.atomic_event is not None:
+        if plain and self._granules.atomic_event is not None:
             self._rules.write_after_atomics(access, site)
 
     def _check_readers(self, access: Access, site: int) -> None:
@@ -256,6 +283,7 @@ class SharedShadow:
         """One block no longer stands for all."""
         self._clocks.expand(slots)
         self._granules.expand(slots)
+        self._locations.expand(slots)
         for clock in self._mbarriers:
             clock.expand(slots)
         each = self._granules.granules_per_slot
