@@ -17,9 +17,12 @@ extern "C" __global__ void __launch_bounds__(64) spin_wait(const int *__restrict
             }
             __threadfence_block();
             buffer[lane] = in[r * 32 + lane];
-            __threadfence_block();
             __syncwarp();
-            if (lane == 0) *written_flag = r + 1;
+            if (lane == 0) {
+                // Behind the other lanes' stores, which the barrier of the warp has brought to this one.
+                __threadfence_block();
+                *written_flag = r + 1;
+            }
         }
     } else {
         int sum = 0;
@@ -28,9 +31,11 @@ extern "C" __global__ void __launch_bounds__(64) spin_wait(const int *__restrict
             }
             __threadfence_block();
             sum += (r + 1) * buffer[31 - lane];
-            __threadfence_block();
             __syncwarp();
-            if (lane == 0) *read_flag = r + 1;
+            if (lane == 0) {
+                __threadfence_block();
+                *read_flag = r + 1;
+            }
         }
         out[lane] = sum;
     }
