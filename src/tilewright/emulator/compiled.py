@@ -34,6 +34,7 @@ class Switch:
     """The extra result is the index into ``targets``."""
 
     targets: tuple[int, ...]
+    site: int = -1
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,15 @@ class Retry:
     site: int
 
 
-Terminator = Fall | Branch | Switch | Leave | Barrier | Retry
+@dataclass(frozen=True)
+class Poll:
+    """All go on at ``target``; those for whom the extra result is false let others run first."""
+
+    target: int
+    site: int
+
+
+Terminator = Fall | Branch | Switch | Leave | Barrier | Retry | Poll
 
 
 @dataclass(frozen=True)
@@ -95,6 +104,7 @@ class CompiledBlock:
     function: ``(machine, active, *live_in) -> (live_out values, extra)``.
     live_in, live_out: numbers of registers; live_out are those that the block defines and somebody reads later.
     has_collective: it holds an instruction that wants all lanes of a warp.
+    has_warpgroup: one that wants all four warps of a warpgroup.
     """
 
     function: BlockFunction
@@ -104,6 +114,7 @@ class CompiledBlock:
     instructions: int
     has_collective: bool
     first_site: int
+    has_warpgroup: bool = False
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,7 @@ def _finish(scope: Scope, block: Block, writer: BlockWriter) -> CompiledBlock:
         instructions=len(block.instructions),
         has_collective=writer.has_collective,
         first_site=block.first_site,
+        has_warpgroup=writer.has_warpgroup,
     )
 
 

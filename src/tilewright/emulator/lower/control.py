@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tilewright.emulator.compiled import Barrier, BarrierCall, Branch, Fall, Leave, Switch
 from tilewright.emulator.faults import Fault
 from tilewright.emulator.lower.writer import BlockWriter
+from tilewright.emulator.types import scalar, storage
 from tilewright.ptx.module import Immediate, Instruction, Operand, Register, Symbol
 
 # Functions without a body that a kernel may call: what becomes of them.
@@ -23,10 +24,13 @@ def bra(w: BlockWriter, i: Instruction) -> None:
 
 
 def brx(w: BlockWriter, i: Instruction) -> None:
+    """The last target of a guarded switch is the next block."""
+    index = w.read(i.operands[0], "u32")
     if i.guard is not None:
-        raise w.not_modelled("a guard on brx.idx")
-    w.extra = w.read(i.operands[0], "u32")
-    w.end = Switch(w.block.successors)
+        beyond = w.read(Immediate(len(w.block.successors) - 1), "u32")
+        index = f"sel({w.read(i.guard, 'pred')}, {index}, {beyond})"
+    w.extra = index
+    w.end = Switch(w.block.successors, w.site)
 
 
 def leave(w: BlockWriter, i: Instruction) -> None:
@@ -76,6 +80,9 @@ def _reducing(w: BlockWriter, i: Instruction, modifiers: list[str], guard: str, 
         raise w.not_modelled(f"the result of {i.full_name}")
     count = w.read(i.operands[2], "b32") if len(i.operands) > 3 else "None"
     register = w.register(target.name)[1:]
+    if i.guard is None:
+        # The scheduler sets it when the barrier opens; until then it must have some value.
+        w.write(target, w.type_of(target.name), w.constant(scalar(0, storage(w.type_of(target.name)))))
     vote = f"({operation!r}, {w.read(i.operands[-1], 'pred')})"
     return f"BarrierCall('block', {number}, {count}, True, True, {is_aligned}, {guard}, {vote}, {register})"
 

@@ -11,7 +11,7 @@ from tilewright.ptx.module import Instruction
 INTEGERS = frozenset({"u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"})
 TO_INTEGRAL = frozenset({"rni", "rzi", "rmi", "rpi"})
 FLOATS = {"f16": "np.float16", "f32": "np.float32", "f64": "np.float64"}
-PACKED_SMALL = frozenset({"e4m3x2", "e5m2x2", "e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2"})
+SMALL = frozenset({"e4m3x2", "e5m2x2", "e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2"})
 
 
 def cvt(w: BlockWriter, i: Instruction) -> None:
@@ -19,10 +19,12 @@ def cvt(w: BlockWriter, i: Instruction) -> None:
         _pack(w, i)
         return
     to, source = i.modifiers[-2], i.modifiers[-1]
-    if to in PACKED_SMALL or source in PACKED_SMALL:
+    if to in SMALL or source in SMALL:
         _small(w, i, to, source)
         return
     if to in ("f16x2", "bf16x2"):
+        if source != "f32":
+            raise w.not_modelled(i.full_name)
         a, b = w.read(i.operands[1], "f32"), w.read(i.operands[2], "f32")
         expression = f"convert.pack_{to}({a}, {b}, {_mode(i)!r}{flags(i, 'relu', 'satfinite')})"
     elif to == "tf32":
@@ -54,11 +56,14 @@ def _from_integer(w: BlockWriter, i: Instruction, to: str, source: str) -> str:
 
 def _from_float(w: BlockWriter, i: Instruction, to: str, source: str) -> str:
     value = w.read(i.operands[1], source)
-    if source == "bf16":
+    is_bf16 = source == "bf16"
+    if is_bf16:
         value, source = f"rounding.bf16_to_f32({value})", "f32"
     integral = next((m for m in i.modifiers if m in TO_INTEGRAL), None)
     if to in INTEGERS:
         return f"convert.float_to_int({value}, np.{_numpy(to)}, {integral or 'rzi'!r}{flags(i, 'ftz')})"
+    if to == "bf16" and is_bf16 and integral is not None:
+        return f"convert.to_bf16(convert.round_integral({value}, {integral!r}))"
     if to == source and integral is not None:
         return f"convert.round_integral({value}, {integral!r}{flags(i, 'ftz', 'sat')})"
     mode = f", {_mode(i)!r}" if to != "f64" else ""
@@ -80,7 +85,40 @@ def _pack(w: BlockWriter, i: Instruction) -> None:
 
 
 def _small(w: BlockWriter, i: Instruction, to: str, source: str) -> None:
-    raise w.not_modelled(i.full_name)
+    """Packed pairs of 8, 6 and 4 bits; e2m1x2 fills 8 bits, the others 16."""
+    small_type = "b8" if "e2m1x2" in (to, source) else "b16"
+    name = (to if to in SMALL else source).removesuffix("x2")
+    if name == "ue8m0":
+        _scales(w, i, to, source)
+        return
+    relu = flags(i, "relu")
+    if to == "f16x2":
+        expression, result = f"small.unpack_small({name!r}, {w.read(i.operands[1], small_type)}{relu})", "f16x2"
+    elif source == "f32":
+        a, b = w.read(i.operands[1], "f32"), w.read(i.operands[2], "f32")
+        expression, result = f"small.pack_small({name!r}, {a}, {b}{relu})", small_type
+    elif source == "f16x2":
+        expression, result = f"small.pack_small_halves({name!r}, {w.read(i.operands[1], 'f16x2')}{relu})", small_type
+    else:
+        raise w.not_modelled(i.full_name)
+    with w.selecting(i.guard):
+        w.write(i.operands[0], result, expression)
+
+
+def _scales(w: BlockWriter, i: Instruction, to: str, source: str) -> None:
+    """ue8m0x2: powers of two."""
+    how = f"{_mode(i)!r}{flags(i, 'satfinite')}"
+    if to == "bf16x2":
+        expression, result = f"small.unpack_ue8m0({w.read(i.operands[1], 'b16')})", "bf16x2"
+    elif source == "f32":
+        a, b = w.read(i.operands[1], "f32"), w.read(i.operands[2], "f32")
+        expression, result = f"small.pack_ue8m0({a}, {b}, {how})", "b16"
+    elif source == "bf16x2":
+        expression, result = f"small.pack_ue8m0_halves({w.read(i.operands[1], 'bf16x2')}, {how})", "b16"
+    else:
+        raise w.not_modelled(i.full_name)
+    with w.selecting(i.guard):
+        w.write(i.operands[0], result, expression)
 
 
 MODULES = {"convert": convert, "rounding": rounding, "small": small}

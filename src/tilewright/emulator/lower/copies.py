@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.emulator.lower.barriers import shared_address
 from tilewright.emulator.lower.writer import BlockWriter
 from tilewright.ptx.module import Immediate, Instruction, Register
 
@@ -23,6 +24,11 @@ def cp_async(w: BlockWriter, i: Instruction) -> None:
             w.line(f"M.copies.drain({w.threads})")
     elif what in ("ca", "cg"):
         _issue(w, i)
+    elif what == "mbarrier":
+        w.note_shared(8)
+        with w.guarded(i.guard):
+            increments = "noinc" not in i.modifiers
+            w.line(f"M.copies.pledge({w.threads}, {shared_address(w, i.operands[0], i)}, {increments}, {w.site})")
     else:
         raise w.not_modelled(i.full_name)
 

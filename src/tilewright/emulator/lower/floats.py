@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from tilewright.emulator.arithmetic import approx, compare, floats, halves
-from tilewright.emulator.lower.integers import put_predicate
+from tilewright.emulator.lower.integers import BOOLEAN, put_predicate
 from tilewright.emulator.lower.writer import BlockWriter
-from tilewright.ptx.module import Instruction
+from tilewright.ptx.module import Instruction, Pair
 
 HALVES = frozenset({"f16", "bf16", "f16x2", "bf16x2"})
+PACKED = frozenset({"f16x2", "bf16x2"})
+# NumPy type and PTX type of what set writes.
+SET_RESULTS = {
+    "f32": ("float32", "f32"), "f16": ("float16", "f16"), "bf16": ("uint16", "b16"),
+    "u32": ("int32", "s32"), "s32": ("int32", "s32"), "u16": ("uint16", "u16"), "s16": ("uint16", "u16"),
+}  # fmt: skip
 SINGLES = frozenset({"f32", "f64"})
 ROUNDINGS = frozenset({"rn", "rz", "rm", "rp"})
 COMPARED = frozenset("eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan".split())
@@ -103,38 +109,58 @@ def transcendental(w: BlockWriter, i: Instruction) -> None:
         w.write(i.operands[0], type_, expression)
 
 
+def comparison(i: Instruction, a: str, b: str, type_: str) -> str:
+    """Expression of a comparison: bools, and for packed halves a pair of them."""
+    how = next(m for m in i.modifiers if m in COMPARED)
+    kind = f"{type_!r}, " if type_ in HALVES else ""
+    return f"{'halves' if kind else 'compare'}.compare({how!r}, {kind}{a}, {b}{flags(i, 'ftz')})"
+
+
 def setp(w: BlockWriter, i: Instruction) -> None:
     type_ = i.modifiers[-1]
-    how = next(m for m in i.modifiers if m in COMPARED)
     a, b = w.read(i.operands[1], type_), w.read(i.operands[2], type_)
-    ftz = flags(i, "ftz")
-    if type_ in ("f16x2", "bf16x2"):
-        raise w.not_modelled(i.full_name)
-    if type_ in HALVES:
-        put_predicate(w, i, f"halves.compare({how!r}, {type_!r}, {a}, {b}{ftz})")
-    else:
-        put_predicate(w, i, f"compare.compare({how!r}, {a}, {b}{ftz})")
+    test = comparison(i, a, b, type_)
+    if type_ not in PACKED:
+        put_predicate(w, i, test)
+        return
+    target = i.operands[0]
+    if not isinstance(target, Pair):
+        raise w.not_modelled(f"{i.full_name} with one result")
+    with w.selecting(i.guard):
+        pair = w.let(test)
+        values = [joined(w, i, f"{pair}[{k}]") for k in range(2)]
+        both = w.let(f"({values[0]}, {values[1]})")
+        w.write(target.first, "pred", f"{both}[0]")
+        w.write(target.second, "pred", f"{both}[1]")
 
 
 def set_(w: BlockWriter, i: Instruction) -> None:
     """set: a comparison as 1.0 or all ones."""
     result, type_ = i.modifiers[-2], i.modifiers[-1]
-    how = next(m for m in i.modifiers if m in COMPARED)
-    if len(i.operands) > 3:
-        raise w.not_modelled(i.full_name)
     a, b = w.read(i.operands[1], type_), w.read(i.operands[2], type_)
-    ftz = flags(i, "ftz")
-    if type_ in HALVES and result == type_:
-        expression = f"halves.set_halves({how!r}, {type_!r}, {a}, {b}{ftz})"
-    elif type_ in ("f16x2", "bf16x2") or result in HALVES:
-        raise w.not_modelled(i.full_name)
-    else:
-        test = f"halves.compare({how!r}, {type_!r}, {a}, {b}{ftz})" if type_ in HALVES else ""
-        test = test or f"compare.compare({how!r}, {a}, {b}{ftz})"
-        dtype = "np.float32" if result == "f32" else "np.int32"
-        expression = f"compare.set_value({test}, {dtype})"
+    test = comparison(i, a, b, type_)
     with w.selecting(i.guard):
-        w.write(i.operands[0], result if result != "u32" else "s32", expression)
+        if type_ in PACKED:
+            pair = w.let(test)
+            parts = [f"compare.set_value({joined(w, i, f'{pair}[{k}]')}, np.uint16)" for k in range(2)]
+            if result in PACKED:
+                ones = "0x3f80" if result == "bf16x2" else "0x3c00"
+                parts = [f"({part} & np.uint16({ones}))" for part in parts]
+            elif result not in ("u32", "s32"):
+                raise w.not_modelled(i.full_name)
+            w.write(i.operands[0], "b32", f"halves.pack({parts[0]}, {parts[1]})")
+            return
+        dtype, as_type = SET_RESULTS[result]
+        value = f"compare.set_value({joined(w, i, test)}, np.{dtype})"
+        if result == "bf16":
+            value = f"({value} & np.uint16(0x3f80))"
+        w.write(i.operands[0], as_type, value)
+
+
+def joined(w: BlockWriter, i: Instruction, test: str) -> str:
+    """With the predicate that the instruction adds, if it does."""
+    join = next((BOOLEAN[m] for m in i.modifiers if m in BOOLEAN), None)
+    return f"({test} {join} {w.read(i.operands[3], 'pred')})" if join else test
 
 
 def slct(w: BlockWriter, i: Instruction) -> None:

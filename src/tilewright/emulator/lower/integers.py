@@ -22,6 +22,9 @@ def reads(w: BlockWriter, i: Instruction, type_: str, start: int = 1) -> list[st
 
 def simple(w: BlockWriter, i: Instruction) -> None:
     """add, sub, and, or, xor, not, neg on integers."""
+    if "cc" in i.modifiers:
+        carrying(w, i)
+        return
     type_ = i.modifiers[-1]
     type_ = SIGNED.get(type_, type_)
     values = reads(w, i, type_)
@@ -40,24 +43,28 @@ def simple(w: BlockWriter, i: Instruction) -> None:
 
 def carrying(w: BlockWriter, i: Instruction) -> None:
     """add.cc, addc, sub.cc, subc, mad.cc, madc: the carry lives in a variable of the block."""
-    if i.guard is not None:
-        raise w.not_modelled(f"a guard on {i.full_name}")
-    type_ = i.modifiers[-1]
-    unsigned = type_.replace("s", "u").replace("b", "u")
-    values = ", ".join(reads(w, i, unsigned))
-    carry = ", cc" if i.opcode.endswith("c") else ""
     name = i.opcode.rstrip("c")
+    uses_carry = name != i.opcode
+    if uses_carry and not w.has_carry:
+        raise w.not_modelled(f"{i.full_name} with a carry of another basic block")
+    type_ = i.modifiers[-1]
     if name == "mad":
         name = f"mad_{'hi' if 'hi' in i.modifiers else 'lo'}"
-        values = ", ".join(reads(w, i, type_ if "hi" in i.modifiers else unsigned))
-    result = w.let(f"integers.{name}_cc({values}{carry})")
-    if "cc" in i.modifiers:
-        w.line(f"cc = {result}[1]")
-    w.write(i.operands[0], unsigned if name != "mad_hi" else type_, f"{result}[0]")
+    if name != "mad_hi":
+        type_ = type_.replace("s", "u").replace("b", "u")
+    values = ", ".join(reads(w, i, type_))
+    with w.selecting(i.guard):
+        result = w.let(f"integers.{name}_cc({values}{', cc' if uses_carry else ''})")
+        if "cc" in i.modifiers:
+            w.carry(f"{result}[1]")
+        w.write(i.operands[0], type_, f"{result}[0]")
 
 
 def multiply(w: BlockWriter, i: Instruction) -> None:
     """mul and mad: lo, hi, wide."""
+    if "cc" in i.modifiers:
+        carrying(w, i)
+        return
     type_ = i.modifiers[-1]
     how = i.modifiers[0]
     if how == "wide":
@@ -152,7 +159,7 @@ def mul24(w: BlockWriter, i: Instruction) -> None:
     type_, how = i.modifiers[-1], i.modifiers[0]
     values = ", ".join(reads(w, i, type_))
     with w.selecting(i.guard):
-        w.write(i.operands[0], type_, f"integers.{i.opcode}_{how}({values})")
+        w.write(i.operands[0], type_, f"integers.{i.opcode}_{how}({values}{', True' if 'sat' in i.modifiers else ''})")
 
 
 def funnel(w: BlockWriter, i: Instruction) -> None:
@@ -186,12 +193,20 @@ def prmt(w: BlockWriter, i: Instruction) -> None:
 
 
 def lop3(w: BlockWriter, i: Instruction) -> None:
-    operands = i.operands
-    if isinstance(operands[0], Pair) or not isinstance(operands[4], Immediate):
-        raise w.not_modelled(i.full_name)
+    """With a second result ``p``: whether the first is not 0, joined with a predicate."""
+    operands, target = i.operands, i.operands[0]
+    if not isinstance(operands[4], Immediate):
+        raise w.not_modelled(f"{i.full_name} with a table that is no constant")
     a, b, c = (w.read(o, "b32") for o in operands[1:4])
+    call = f"bits.lop3({a}, {b}, {c}, {operands[4].value})"
     with w.selecting(i.guard):
-        w.write(operands[0], "b32", f"bits.lop3({a}, {b}, {c}, {operands[4].value})")
+        if not isinstance(target, Pair):
+            w.write(target, "b32", call)
+            return
+        result = w.let(call)
+        joined = w.let(f"({result} != 0) {BOOLEAN[i.modifiers[0]]} {w.read(operands[5], 'pred')}")
+        w.write(target.first, "b32", result)
+        w.write(target.second, "pred", joined)
 
 
 def masks(w: BlockWriter, i: Instruction) -> None:
@@ -200,7 +215,7 @@ def masks(w: BlockWriter, i: Instruction) -> None:
     type_ = i.modifiers[-1]
     a, b = w.read(i.operands[1], type_), w.read(i.operands[2], "u32")
     with w.selecting(i.guard):
-        w.write(i.operands[0], type_, f"bits.{i.opcode}({a}, {b}, {wrap})")
+        w.write(i.operands[0], "u32" if i.opcode == "bmsk" else type_, f"bits.{i.opcode}({a}, {b}, {wrap})")
 
 
 MODULES = {"integers": integers, "bits": bits}
@@ -226,7 +241,7 @@ LOWERINGS = {
     "bfind": bfind,
     "bfe": called("bfe", ("", "u32", "u32"), module="bits"),
     "bfi": called("bfi", ("", "", "u32", "u32"), module="bits"),
-    "fns": called("fns", ("b32", "b32", "s32"), module="bits"),
+    "fns": called("fns", ("b32", "b32", "s32"), result="u32", module="bits"),
     "prmt": prmt,
     "lop3": lop3,
 }

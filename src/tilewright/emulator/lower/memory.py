@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from tilewright.emulator.arithmetic import halves
 from tilewright.emulator.lower.writer import BlockWriter
 from tilewright.emulator.types import NATURAL
-from tilewright.ptx.module import TYPE_BYTES, Address, Instruction, Symbol, Vector
+from tilewright.ptx.module import TYPE_BYTES, Address, Immediate, Instruction, Operand, Symbol, Vector
 
 MEMORIES = {"global": "globe", "const": "globe", "shared": "shared", "local": "local", "generic": "generic"}
 ATOMIC_OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
@@ -24,9 +27,10 @@ def vector_length(i: Instruction) -> int:
 
 
 def ld(w: BlockWriter, i: Instruction) -> None:
-    type_, space, count = i.modifiers[-1], space_of(i), vector_length(i)
+    type_, space, count = _typed(w, i), space_of(i), vector_length(i)
     target, source = i.operands[0], i.operands[1]
-    assert isinstance(source, Address)
+    if not isinstance(source, Address):
+        raise w.not_modelled(f"{i.full_name} of {source}")
     if space == "param" and isinstance(source.base, Symbol):
         if source.base.name in w.scope.param_offsets:
             _load_param(w, i, source, source.base)
@@ -46,6 +50,13 @@ def ld(w: BlockWriter, i: Instruction) -> None:
             w.write_all(target, type_, values)
 
 
+def _typed(w: BlockWriter, i: Instruction) -> str:
+    type_ = i.modifiers[-1] if i.modifiers else ""
+    if type_ not in NATURAL:
+        raise w.not_modelled(i.full_name)
+    return type_
+
+
 def _load_param(w: BlockWriter, i: Instruction, source: Address, base: Symbol) -> None:
     """Kernel parameters are the same for all threads."""
     type_ = i.modifiers[-1]
@@ -58,7 +69,7 @@ def _load_param(w: BlockWriter, i: Instruction, source: Address, base: Symbol) -
 
 
 def st(w: BlockWriter, i: Instruction) -> None:
-    type_, space, count = i.modifiers[-1], space_of(i), vector_length(i)
+    type_, space, count = _typed(w, i), space_of(i), vector_length(i)
     target, source = i.operands[0], i.operands[1]
     space = "local" if space == "param" else space
     dtype, size = NATURAL[type_], TYPE_BYTES[type_]
@@ -71,18 +82,21 @@ def st(w: BlockWriter, i: Instruction) -> None:
             value = w.read(source, type_)
             w.line(f"{memory}.store({w.threads}, {address}, {size}, {value}, {dtype!r}, {w.site})")
         else:
-            assert isinstance(source, Vector)
+            if not isinstance(source, Vector):
+                raise w.not_modelled(f"{i.full_name} of {source}")
             values = ", ".join(w.read(item, type_) for item in source.items)
             w.line(f"{memory}.store_vector({w.threads}, {address}, ({values},), {dtype!r}, {w.site})")
 
 
 def atom(w: BlockWriter, i: Instruction) -> None:
-    """atom and red: the operation is done thread by thread where addresses collide."""
-    type_, space = i.modifiers[-1], space_of(i)
-    has_result = i.opcode == "atom"
-    operands = i.operands[1:] if has_result else i.operands
+    """atom and red: the operation is done thread by thread where addresses collide.
+
+    Vectors are one such operation per element, as the ISA has it.
+    """
+    type_, space = _typed(w, i), space_of(i)
+    operands = i.operands[1:] if i.opcode == "atom" else i.operands
     operation = next((m for m in i.modifiers if m in ATOMIC_OPERATIONS), None)
-    if operation is None or vector_length(i) > 1 or type_ not in NATURAL:
+    if operation is None or "async" in i.modifiers or not isinstance(operands[0], Address):
         raise w.not_modelled(i.full_name)
     if space in ("shared", "generic"):
         w.note_shared(TYPE_BYTES[type_])
@@ -91,23 +105,34 @@ def atom(w: BlockWriter, i: Instruction) -> None:
         w.use(halves, "halves")
         combine = f", combine=lambda a, b: {_half_call(operation, type_)}"
     with w.guarded(i.guard):
-        address = w.address(operands[0], space)
-        values = [w.read(operand, type_) for operand in operands[1:]]
-        value = values[-1] if operation == "cas" else values[0]
-        compare = f", {values[0]}" if operation == "cas" else ", None"
-        call = (
-            f"M.atomics.update({w.threads}, {space!r}, {operation!r}, {address}, {value},"
-            f" {NATURAL[type_]!r}, {w.site}{compare}{combine})"
-        )
-        if has_result:
-            w.write(i.operands[0], type_, call)
-        else:
-            w.line(call)
+        for k in range(vector_length(i)):
+            address = w.address(replace(operands[0], offset=operands[0].offset + k * TYPE_BYTES[type_]), space)
+            values = [w.read(operand, type_) for operand in _elements(operands[1:], k)]
+            value = values[-1] if operation == "cas" else values[0]
+            compare = f", {values[0]}" if operation == "cas" else ", None"
+            call = (
+                f"M.atomics.update({w.threads}, {space!r}, {operation!r}, {address}, {value},"
+                f" {NATURAL[type_]!r}, {w.site}{compare}{combine})"
+            )
+            if i.opcode == "atom":
+                w.write(_elements(i.operands[:1], k)[0], type_, call)
+            else:
+                w.line(call)
+
+
+def _elements(operands: Sequence[Operand], at: int) -> list[Operand]:
+    return [operand.items[at] if isinstance(operand, Vector) else operand for operand in operands]
 
 
 def _half_call(operation: str, type_: str) -> str:
     name = {"min": "minimum", "max": "maximum"}.get(operation, operation)
-    return f"halves.{name}(a, b, {type_!r})"
+    return f"halves.{name}({type_!r}, a, b)"
+
+
+def createpolicy(w: BlockWriter, i: Instruction) -> None:
+    """Cache policies change no value."""
+    with w.selecting(i.guard):
+        w.write(i.operands[0], "b64", w.read(Immediate(0), "b64"))
 
 
 def nothing(w: BlockWriter, i: Instruction) -> None:
@@ -120,5 +145,6 @@ LOWERINGS = {
     "st": st,
     "atom": atom,
     "red": atom,
+    "createpolicy": createpolicy,
     **dict.fromkeys(("prefetch", "prefetchu", "discard", "applypriority", "membar", "pmevent"), nothing),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.emulator.arithmetic import bits
 from tilewright.emulator.lower.writer import BlockWriter
 from tilewright.emulator.machine.addresses import LOCAL_ID, LOCAL_WINDOW, OFFSET_BITS, PARAM_ID, SHARED_ID, SHARED_WINDOW
-from tilewright.emulator.types import scalar
+from tilewright.emulator.types import NATURAL, scalar
 from tilewright.ptx.module import TYPE_BYTES, Instruction, Vector
 
 _BY_BYTES = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}
@@ -13,13 +13,15 @@ _BY_BYTES = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}
 
 def mov(w: BlockWriter, i: Instruction) -> None:
     type_ = i.modifiers[-1]
+    if type_ not in NATURAL:
+        raise w.not_modelled(i.full_name)
     target, source = i.operands
     with w.selecting(i.guard):
         if isinstance(source, Vector) and len(source.items) > 1:
             part = _BY_BYTES[TYPE_BYTES[type_] // len(source.items)]
             parts = ", ".join(w.read(item, part) for item in source.items)
             w.use(bits, "bits")
-            w.write(target, type_, f"bits.pack(({parts},))")
+            w.write(target, type_, f"bits.pack(({parts},)).view({NATURAL[type_]!r})")
         elif isinstance(target, Vector) and len(target.items) > 1:
             part = _BY_BYTES[TYPE_BYTES[type_] // len(target.items)]
             w.use(bits, "bits")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilewright.emulator.lower import control, conversions, copies, floats, integers, matrix, memory, moves, warp
+from tilewright.emulator.lower import barriers, control, conversions, copies, fences, floats, integers, matrix, memory, moves, warp
+from tilewright.emulator.lower.modifiers import is_known
 from tilewright.emulator.lower.writer import BlockWriter
 from tilewright.ptx.module import Instruction
 
@@ -18,6 +19,8 @@ BY_OPCODE: Mapping[str, Lowering] = {
     **control.LOWERINGS,
     **warp.LOWERINGS,
     **matrix.LOWERINGS,
+    **barriers.LOWERINGS,
+    **fences.LOWERINGS,
     **floats.MIXED,
     "cvt": conversions.cvt,
 }
@@ -26,7 +29,9 @@ MODULES: Mapping[str, Any] = {**integers.MODULES, **floats.MODULES, **conversion
 
 
 def lowering_of(instruction: Instruction) -> Lowering | None:
-    """What writes an instruction; None where nothing does."""
+    """What writes an instruction; None where nothing does, or where a modifier is new."""
+    if not is_known(instruction):
+        return None
     if instruction.opcode == "cp":
         return copies.cp_async
     if floats.is_float(instruction) and instruction.opcode in floats.LOWERINGS:

@@ -13,6 +13,7 @@ from tilewright.emulator.compiled import Fall, Terminator
 from tilewright.emulator.faults import Fault
 from tilewright.emulator.layout import Layout
 from tilewright.emulator.machine.addresses import PARAM_WINDOW
+from tilewright.emulator.machine.chunk import SPECIALS
 from tilewright.emulator.types import NATURAL, from_bits, item_bytes, scalar, storage
 from tilewright.ptx.cfg import Block
 from tilewright.ptx.module import (
@@ -27,6 +28,9 @@ from tilewright.ptx.module import (
     Symbol,
     Vector,
 )
+
+
+CLOCKS = frozenset({"%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"})
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class BlockWriter:
         self.extra = "None"
         self.threads = "A"
         self.has_collective = False
+        self.has_warpgroup = False
+        self.has_carry = False
         self._cut: str | None = None  # the mask that operands are cut to
         self._select: str | None = None  # the predicate that results are selected by
         self._names = 0
@@ -128,16 +134,14 @@ class BlockWriter:
         raise self.not_modelled(f"operand {operand}")
 
     def _special(self, operand: Special, dtype: str) -> str:
-        if operand.name == "WARP_SZ":
-            return self.constant(scalar(32, dtype))
-        if operand.name.startswith(("%clock", "%globaltimer")):
+        if operand.name in CLOCKS:
             expression = f"M.clock({dtype!r})"
+        elif operand.name in SPECIALS:
+            # Special registers are unsigned, as far as a wider register can tell.
+            have = storage(SPECIALS[operand.name])
+            expression = convert_storage(f"A.special({operand.name!r})", have, dtype, "b32")
         else:
-            expression = f"A.special({operand.name!r})"
-            if dtype not in ("i4", "?"):
-                # Special registers are unsigned.
-                unsigned = dtype.replace("i", "u")
-                expression = f"{expression}.view('u4').astype({unsigned!r})" + ("" if unsigned == dtype else f".view({dtype!r})")
+            raise self.not_modelled(operand.name)
         return f"cut({expression}, {self._cut})" if self._cut else expression
 
     def _register(self, operand: Register, dtype: str) -> str:
@@ -196,6 +200,17 @@ class BlockWriter:
         elif self._cut:
             value = f"merge({self._cut}, {value}, {name}, A)"
         self.line(f"{name} = {value}")
+
+    def carry(self, expression: str) -> None:
+        """Set the carry flag, which lives within the block."""
+        if self._select and not self.has_carry:
+            self.line(f"cc = {self.constant(np.False_)}")
+        self.line(f"cc = sel({self._select}, {expression}, cc)" if self._select else f"cc = {expression}")
+        self.has_carry = True
+
+    def assign(self, name: str, expression: str) -> None:
+        """Give a variable of the code a value for the threads under the guard."""
+        self.line(f"{name} = merge({self._cut}, {expression}, {name}, A)" if self._cut else f"{name} = {expression}")
 
     def write_all(self, operand: Operand, type_: str, values: str) -> None:
         """Give the registers of a vector the members of a tuple."""
@@ -268,8 +283,8 @@ def convert_storage(text: str, have: str, want: str, type_: str = "") -> str:
         return f"{text}.view({want!r})"
     if have[0] == "f":
         text, have = f"{text}.view('u{have_bytes}')", f"u{have_bytes}"
-    if have == "i4" and type_.startswith("b"):
-        text, have = f"{text}.view('u4')", "u4"
+    if have in ("i4", "i2") and type_.startswith("b"):
+        text, have = f"{text}.view('u{have_bytes}')", f"u{have_bytes}"
     # NumPy extends by the sign of what it has.
     whole = want if want[0] in "iu" else f"u{want_bytes}"
     text = f"{text}.astype({whole!r})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ class Arrival:
     Attributes:
         tag: of the scheduler. target: the basic block after the barrier. waits: False for bar.arrive.
         count: of threads that the barrier needs; None for all that are alive.
-        reduce: for bar.red: (operation, predicate per thread), else None.
+        reduce: for bar.red: (operation, predicate per thread), else None. register: number of its result.
     """
 
     tag: int
@@ -30,16 +30,18 @@ class Arrival:
     site: int
     is_aligned: bool
     reduce: tuple[str, Array] | None = None
+    register: int = -1
 
 
 @dataclass(frozen=True)
 class Release:
-    """Threads that go on, and the result of a reduction for them."""
+    """Threads that go on, and the result of a reduction for them, with the number of its register."""
 
     tag: int
     target: int
     threads: Array
     result: Array | None = None
+    register: int = -1
 
 
 class BlockBarriers:
@@ -83,13 +85,10 @@ class BlockBarriers:
                 threads = a.threads[gone]
                 if len(threads):
                     values = None if results is None else results[self.chunk.slot_of[threads]]
-                    out.append(Release(a.tag, a.target, threads, values))
+                    out.append(Release(a.tag, a.target, threads, values, a.register))
             if not gone.all():
                 reduce = None if a.reduce is None else (a.reduce[0], a.reduce[1][~gone])
-                rest = Arrival(
-                    a.tag, a.target, a.threads[~gone], a.number, a.count, a.waits, a.site, a.is_aligned, reduce
-                )
-                self.waiting.append(rest)
+                self.waiting.append(replace(a, threads=a.threads[~gone], reduce=reduce))
         return out
 
     def _reduced(self, arrivals: list[Arrival], done: Array) -> Array | None:

@@ -11,6 +11,22 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 WARP = 32
+# Special registers that a chunk has values for, and their PTX types.
+SPECIALS: Mapping[str, str] = {
+    **{
+        f"%{name}.{axis}": "u32"
+        for name in ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
+        for axis in "xyz"
+    },
+    **{
+        f"%{name}": "u32"
+        for name in ("laneid", "warpid", "nwarpid", "smid", "nsmid", "dynamic_smem_size", "total_smem_size",
+                     "aggr_smem_size", "cluster_ctarank", "cluster_nctarank", "lanemask_eq", "lanemask_lt",
+                     "lanemask_le", "lanemask_gt", "lanemask_ge")
+    },
+    "%gridid": "u64",
+    "%is_explicit_cluster": "pred",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

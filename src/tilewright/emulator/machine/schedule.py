@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,12 +19,13 @@ from tilewright.emulator.compiled import (
     CompiledBlock,
     Fall,
     Leave,
+    Poll,
     Retry,
     Switch,
 )
 from tilewright.emulator.faults import Fault
 from tilewright.emulator.machine.barriers import Arrival
-from tilewright.emulator.machine.chunk import Active, Array
+from tilewright.emulator.machine.chunk import WARP, Active, Array
 from tilewright.emulator.machine.machine import Machine
 
 Schedule = Literal["lockstep", "warp_serial", "random"]
@@ -33,6 +34,24 @@ Key = tuple[int, int]
 # starve the threads that it waits for.
 PATIENCE = 4096
 CLOCK_EVERY = 64
+# So many rounds in which all threads only looked again, and found nothing changed, are a deadlock; more of them where
+# some threads sleep, as those may watch memory.
+IDLE_ROUNDS = 64
+SLEEPY_ROUNDS = 20_000
+
+
+class Held(NamedTuple):
+    """Threads that let all others run first.
+
+    Attributes:
+        site: of the wait or poll that was in vain; -1: they sleep.
+        expires: the wait has a time limit (``try_wait``): if nothing else can happen, it ends.
+    """
+
+    key: Key
+    threads: Array
+    site: int
+    expires: bool
 
 
 class Scheduler:
@@ -46,11 +65,15 @@ class Scheduler:
         self.deadline = deadline
         self.ready: dict[Key, Array | None] = {}
         self.since: dict[Key, int] = {}
-        self.held: list[tuple[Key, Array]] = []  # came back from a wait that was not over
+        self.held: list[Held] = []
         self.alive = np.ones(self.chunk.threads, bool)
+        machine.warps.alive = self.alive
         self.counts: Counter[int] = Counter()
         self.steps = 0
-        self.has_moved = True
+        self.has_moved = True  # since held threads last looked: a barrier opened, or a thread ended
+        self.seen_version = -1
+        self.idle_rounds = 0
+        self.last_look = 0
 
     # -- the worklist ------------------------------------------------------------------------------------
 
@@ -93,29 +116,35 @@ class Scheduler:
         return min(ready)
 
     def _pick(self) -> tuple[Key, Array | None]:
-        """The next threads; those that would enter a collective without the rest of their warp let the others go first."""
+        """The next threads. Warps that would enter a collective without all of their lanes let the others go first."""
         passed: list[Key] = []
         while True:
             candidates = [key for key in self.ready if key not in passed]
-            if not candidates:
-                key = min(passed)
+            if not candidates and self._wake():
+                passed = []
+                continue
+            key = self._next() if not passed else min(candidates or passed)
+            threads = self.ready[key]
+            whole = None if key in passed else self._whole_warps(key)
+            if whole is None:
                 break
-            key = self._next() if not passed else min(candidates)
-            if len(self.ready) == 1 or key in passed or not self._waits_for_lanes(key):
-                break
+            if whole.any():
+                assert threads is not None
+                self.ready[key] = threads[~whole]
+                return key, threads[whole]
             passed.append(key)
         del self.since[key]
         return key, self.ready.pop(key)
 
-    def _waits_for_lanes(self, key: Key) -> bool:
-        if not self.blocks[key[1]].has_collective:
-            return False
+    def _whole_warps(self, key: Key) -> Array | None:
+        """Before a collective: which threads have all living lanes of their warp with them; None where all have."""
         threads = self.ready[key]
-        if threads is None:
-            return False
+        if threads is None or not self.blocks[key[1]].has_collective:
+            return None
         warps = np.bincount(threads >> 5, minlength=self.chunk.threads >> 5)
-        present = np.bincount(np.flatnonzero(self.alive) >> 5, minlength=len(warps))
-        return bool(((warps > 0) & (warps < present)).any())
+        present = np.count_nonzero(self.alive.reshape(-1, WARP), axis=1)
+        whole = (warps == present)[threads >> 5]
+        return None if whole.all() else whole
 
     # -- running -----------------------------------------------------------------------------------------
 
@@ -126,6 +155,10 @@ class Scheduler:
             if not self.ready and not self._wake():
                 self._report_deadlock()
                 return
+            if self.held and self.steps - self.last_look > PATIENCE:
+                # Somebody spins on memory, perhaps on what a held thread is to write.
+                self.machine.land_some()
+                self._resume()
             key, threads = self._pick()
             self._run_from(key, threads)
 
@@ -141,7 +174,11 @@ class Scheduler:
             following = self._after(block, tag, number, active, extra)
             if following is None:
                 return
-            if self.ready and ((tag, following) in self.ready or self._has_earlier(tag, following)):
+            if self.ready and (
+                (tag, following) in self.ready
+                or self.blocks[following].has_collective
+                or self._has_earlier(tag, following)
+            ):
                 self.add(tag, following, active.index)
                 return
             number = following
@@ -160,11 +197,9 @@ class Scheduler:
     def _after(self, block: CompiledBlock, tag: int, number: int, active: Active, extra: Any) -> int | None:
         """Where these threads go on together; None where they part, wait or end."""
         end = block.end
-        if not isinstance(end, Retry):
-            self.has_moved = True
         if isinstance(end, Fall):
             if end.yields and (self.ready or self.held):
-                self.held.append(((tag, end.target), active.threads))
+                self.held.append(Held((tag, end.target), active.threads, -1, False))
                 return None
             return end.target
         if isinstance(end, Branch):
@@ -174,7 +209,9 @@ class Scheduler:
         if isinstance(end, Barrier):
             return self._at_barrier(end, tag, active, extra)
         if isinstance(end, Retry):
-            return self._retry(end, tag, number, active, extra)
+            return self._hold(tag, number, end.target, active, extra, end.site, expires=True)
+        if isinstance(end, Poll):
+            return self._hold(tag, end.target, end.target, active, extra, end.site, expires=False)
         return self._switch(end, tag, active, extra)
 
     def _part(self, tag: int, active: Active, predicate: Any, taken: int, other: int) -> int | None:
@@ -193,7 +230,7 @@ class Scheduler:
         index = active.spread(index)
         for value in np.unique(index):
             if not 0 <= value < len(end.targets):
-                raise Fault("bad_branch", f"brx.idx with index {int(value)} of {len(end.targets)} targets")
+                raise Fault("bad_branch", f"brx.idx with index {int(value)} of {len(end.targets)} targets", end.site)
             self.add(tag, end.targets[int(value)], active.threads[index == value])
         return None
 
@@ -207,20 +244,22 @@ class Scheduler:
                 self.add(tag, end.other, threads[~predicate])
             threads = threads[predicate]
         self.alive[threads] = False
+        self.has_moved = True
         if self.machine.barriers.waiting or self.machine.clusters.waiting:
             self._release()
         return None
 
-    def _retry(self, end: Retry, tag: int, number: int, active: Active, ready: Any) -> int | None:
+    def _hold(
+        self, tag: int, back: int, target: int, active: Active, ready: Any, site: int, expires: bool
+    ) -> int | None:
+        """Those who are not ready go on at ``back``, later."""
         ready = active.spread(ready)
         if ready.all():
-            self.has_moved = True
-            return end.target
+            return target
         threads = active.threads
-        self.held.append(((tag, number), threads[~ready]))
+        self.held.append(Held((tag, back), threads[~ready], site, expires))
         if ready.any():
-            self.has_moved = True
-            self.add(tag, end.target, threads[ready])
+            self.add(tag, target, threads[ready])
         return None
 
     # -- waiting -----------------------------------------------------------------------------------------
@@ -247,12 +286,21 @@ class Scheduler:
             mine = threads if not getattr(number, "ndim", 0) else threads[number == value]
             votes = None if reduce is None else (reduce[0], active.spread(reduce[1])[np.isin(threads, mine)])
             arrival = Arrival(
-                tag, end.target, mine, int(value), _one(count), call.waits, end.site, call.is_aligned, votes
+                tag,
+                end.target,
+                mine,
+                int(value),
+                _one(count),
+                call.waits,
+                end.site,
+                call.is_aligned,
+                votes,
+                call.result_register,
             )
             self.machine.barriers.arrive(arrival)
             if not call.waits:
                 self.add(tag, end.target, mine)
-        self._release(call.result_register)
+        self._release()
         return None
 
     def _at_cluster_barrier(self, end: Barrier, tag: int, active: Active, call: BarrierCall) -> int | None:
@@ -266,37 +314,53 @@ class Scheduler:
         self._release()
         return None
 
-    def _release(self, result_register: int = -1) -> None:
+    def _release(self) -> None:
         for release in self.machine.barriers.release(self.alive):
             self._go_on(release.tag, release.target, release.threads)
-            if release.result is not None and result_register >= 0:
+            if release.result is not None and release.register >= 0:
                 part = Active(self.chunk, release.threads)
-                self.registers.write(part, (result_register,), (release.result,))
+                self.registers.write(part, (release.register,), (release.result,))
         for release in self.machine.clusters.release(self.alive):
             self._go_on(release.tag, release.target, release.threads)
 
     def _go_on(self, tag: int, target: int, threads: Array) -> None:
+        self.has_moved = True
         threads.sort()
         self.add(tag, target, None if len(threads) == self.chunk.threads else threads)
 
     def _wake(self) -> bool:
-        """Let held threads look again, if anything has happened since: a step of others, or bytes that landed."""
-        if not self.held or not (self.has_moved or self.machine.land_some()):
+        """Let held threads look again, where there may be something new to see; False: there never will be."""
+        if not self.held:
             return False
-        self.has_moved = False
-        held, self.held = self.held, []
-        for (tag, number), threads in held:
-            self.add(tag, number, None if len(threads) == self.chunk.threads else threads)
+        is_new = self.has_moved or self.machine.mbarriers.version != self.seen_version or self.machine.land_some()
+        if is_new:
+            self.idle_rounds = 0
+        else:
+            self.idle_rounds += 1
+            sleepy = any(held.site < 0 for held in self.held)
+            if self.idle_rounds > (SLEEPY_ROUNDS if sleepy else IDLE_ROUNDS):
+                return False
+            for held in self.held:
+                if held.expires:
+                    self.machine.mbarriers.expire(held.threads)
+        self._resume()
         return True
+
+    def _resume(self) -> None:
+        self.has_moved = False
+        self.seen_version = self.machine.mbarriers.version
+        self.last_look = self.steps
+        again, self.held = self.held, []
+        for (tag, number), threads, _, _ in again:
+            self.add(tag, number, None if len(threads) == self.chunk.threads else threads)
 
     def _report_deadlock(self) -> None:
         watch = self.machine.watch
-        if self.held:
-            (_, number), threads = self.held[0]
-            end = self.blocks[number].end
-            site = end.site if isinstance(end, Retry) else self.blocks[number].first_site
-            total = sum(len(threads) for _, threads in self.held)
-            watch.deadlock(site, int(threads[0]), total, "mbarrier")
+        for site in sorted({held.site for held in self.held}):
+            total = sum(len(held.threads) for held in self.held if held.site == site)
+            key, threads = next((held.key, held.threads) for held in self.held if held.site == site)
+            thread, why = self.machine.mbarriers.why(site) or (int(threads[0]), "")
+            watch.deadlock(site if site >= 0 else self.blocks[key[1]].first_site, thread, total, "mbarrier", why)
         for arrival in self.machine.barriers.waiting[:1]:
             total = sum(len(a.threads) for a in self.machine.barriers.waiting)
             watch.deadlock(arrival.site, int(arrival.threads[0]), total, f"barrier {arrival.number}")

@@ -45,24 +45,42 @@ class Rows:
         flat = np.ascontiguousarray(rows).reshape(-1)
         return flat if self.position is None else flat[self.position]
 
-    def repeat(self, per_warp: Array) -> Array:
-        """One value per warp to all of its lanes."""
-        return self.back(np.repeat(per_warp, WARP))
+    def warps(self) -> Array:
+        """Number of each row's warp in the chunk."""
+        return np.unique(self.active.threads >> 5)
+
+    def members(self, mask: Any) -> Array:
+        """uint32[warps, 32]: which lanes each lane works with: those of its mask that are here; 0 for absent lanes."""
+        if self.position is None and _is_full(mask):
+            return np.full((self.count, WARP), 0xFFFFFFFF, np.uint32)
+        here = self.present()
+        return np.where(here, self.spread(mask).view(np.uint32) & _ballot(here)[:, None], np.uint32(0))
 
 
 class Warps:
+    """``alive``: bool per thread of the chunk, the scheduler's; None: everybody is."""
+
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
+        self.alive: Array | None = None
 
     def check_mask(self, active: Active, mask: Any, site: int) -> None:
-        """Every lane that a member mask names must be here, or have left the kernel; and only those may be here."""
+        """A lane that runs a collective must be in its member mask, and every lane in it be here or have ended."""
         self.watch.converge(active)
-        if not getattr(mask, "ndim", 0) and int(mask) & 0xFFFFFFFF == 0xFFFFFFFF and active.has_whole_warps():
+        if _is_full(mask) and active.has_whole_warps():
             return
-        named = active.spread(mask).view(np.uint32)
-        if not (named >> active.lanes.astype(np.uint32) & 1).all():
-            at = int(np.flatnonzero(~(named >> active.lanes.astype(np.uint32) & 1).astype(bool))[0])
-            self.watch.report("warp_mask", site, active, at, "member mask", int(named[at]), 4)
+        rows = Rows(active)
+        here = rows.present()
+        named = rows.spread(mask).view(np.uint32)
+        own = here & (named >> LANES.astype(np.uint32) & 1 == 0)
+        absent = ~here
+        if self.alive is not None:
+            absent = absent & self.alive.reshape(-1, WARP)[rows.warps()]
+        missing = here & (named & _ballot(absent)[:, None] != 0)
+        bad = own | missing
+        if bad.any():
+            at = int(np.flatnonzero(rows.back(bad))[0])
+            self.watch.report("warp_mask", site, active, at, "member mask", int(rows.back(named)[at]), 4)
 
     def shuffle(self, active: Active, mode: str, value: Any, b: Any, c: Any, mask: Any, site: int) -> tuple[Any, Any]:
         """``shfl.sync``: (values, in range). PTX ISA, "shfl.sync"."""
@@ -85,14 +103,13 @@ class Warps:
             source = low | (b_lane & ~segment)
             inside = source <= high
         source = np.where(inside, source, LANES)
-        if rows.position is not None:
-            self._check_sources(active, rows, source, site)
+        if rows.position is not None or not _is_full(mask):
+            self._check_sources(active, rows, source, mask, site)
         return rows.back(np.take_along_axis(values, source, 1)), rows.back(np.broadcast_to(inside, values.shape))
 
-    def _check_sources(self, active: Active, rows: Rows, source: Array, site: int) -> None:
+    def _check_sources(self, active: Active, rows: Rows, source: Array, mask: Any, site: int) -> None:
         """Reading a lane that does not take part gives an undefined value."""
-        here = rows.present()
-        bad = here & ~np.take_along_axis(here, source.astype(np.int64), 1)
+        bad = (rows.members(mask) >> source.astype(np.uint32) & 1 == 0) & rows.present()
         if bad.any():
             at = int(np.flatnonzero(rows.back(bad))[0])
             lane = int(rows.back(source)[at])
@@ -101,47 +118,54 @@ class Warps:
     def vote(self, active: Active, mode: str, predicate: Any, mask: Any, site: int) -> Any:
         self.check_mask(active, mask, site)
         rows = Rows(active)
-        values, here = rows.spread(np.asarray(active.spread(predicate))), rows.present()
+        members = rows.members(mask)
+        ones = _ballot(rows.spread(predicate))[:, None] & members
         if mode == "ballot":
-            return rows.repeat(_ballot(values))
+            return rows.back(ones).view(np.int32)
         if mode == "any":
-            return rows.repeat(values.any(axis=1))
+            return rows.back(ones != 0)
         if mode == "all":
-            return rows.repeat((values | ~here).all(axis=1))
-        return rows.repeat((values | ~here).all(axis=1) | ~values.any(axis=1))
+            return rows.back(ones == members)
+        return rows.back((ones == members) | (ones == 0))
 
     def active_mask(self, active: Active) -> Any:
         rows = Rows(active)
-        return rows.repeat(_ballot(rows.present()))
+        return rows.back(np.repeat(_ballot(rows.present()), WARP)).view(np.int32)
 
     def reduce(self, active: Active, operation: str, value: Any, mask: Any, site: int) -> Any:
-        """``redux.sync`` over the lanes that are here."""
+        """``redux.sync`` over the lanes of the mask that are here."""
         self.check_mask(active, mask, site)
         rows = Rows(active)
-        values = rows.spread(value)
-        if rows.position is not None:
-            fill = _neutral(operation, values.dtype)
-            values = np.where(rows.present(), values, fill)
-        return rows.repeat(REDUCTIONS[operation].reduce(values, axis=1).astype(values.dtype))
+        values, members = rows.spread(value), rows.members(mask)
+        function, neutral = REDUCTIONS[operation], _neutral(operation, values.dtype)
+        groups = np.where(members == 0, members.max(axis=1, keepdims=True), members)
+        if (groups == groups[:, :1]).all():
+            some = np.where(groups[:, :1] >> LANES.astype(np.uint32) & 1 != 0, values, neutral)
+            return rows.back(np.repeat(function.reduce(some, axis=1).astype(values.dtype), WARP))
+        is_member = members[:, :, None] >> LANES.astype(np.uint32) & 1 != 0
+        some = np.where(is_member, values[:, None, :], neutral)
+        return rows.back(function.reduce(some, axis=2).astype(values.dtype))
 
     def match(self, active: Active, mode: str, value: Any, mask: Any, site: int) -> tuple[Any, Any]:
         """``match.sync``: (mask of lanes with the same value, whether all have it)."""
         self.check_mask(active, mask, site)
         rows = Rows(active)
-        values, here = rows.spread(value), rows.present()
-        same = (values[:, :, None] == values[:, None, :]) & here[:, None, :]
-        bits = (same.astype(np.uint32) << LANES.astype(np.uint32)).sum(axis=2, dtype=np.uint32).view(np.int32)
+        values, members = rows.spread(value), rows.members(mask)
+        same = values[:, :, None] == values[:, None, :]
+        bits = (same.astype(np.uint32) << LANES.astype(np.uint32)).sum(axis=2, dtype=np.uint32) & members
         if mode == "any":
-            return rows.back(bits), None
-        everyone = (same | ~here[:, None, :]).all(axis=2)
-        return rows.back(np.where(everyone, bits, 0)), rows.back(everyone)
+            return rows.back(bits).view(np.int32), None
+        everyone = bits == members
+        return rows.back(np.where(everyone, bits, np.uint32(0))).view(np.int32), rows.back(everyone)
 
     def elect(self, active: Active, mask: Any, site: int) -> tuple[Any, Any]:
-        """``elect.sync``: (the elected lane, whether it is this one): the lowest lane that is here."""
+        """``elect.sync``: (the elected lane, whether it is this one): the lowest lane of the mask that is here."""
         self.check_mask(active, mask, site)
         rows = Rows(active)
-        leader = rows.present().argmax(axis=1)
-        return rows.repeat(leader.astype(np.int32)), rows.back(LANES == leader[:, None])
+        members = rows.members(mask)
+        lowest = members & (~members + np.uint32(1))
+        leader = np.log2(np.maximum(lowest, np.uint32(1)).astype(np.float64)).astype(np.int32)
+        return rows.back(leader), rows.back(LANES == leader)
 
     def whole(self, active: Active, site: int, what: str) -> None:
         """Matrix instructions need all 32 lanes of each warp."""
@@ -153,7 +177,12 @@ class Warps:
 
 
 def _ballot(rows: Array) -> Array:
-    return (rows.astype(np.uint32) << LANES.astype(np.uint32)).sum(axis=1, dtype=np.uint32).view(np.int32)
+    """uint32 per row of bools."""
+    return np.ascontiguousarray(np.packbits(rows, axis=1, bitorder="little")).view(np.uint32)[:, 0]
+
+
+def _is_full(mask: Any) -> bool:
+    return not getattr(mask, "ndim", 0) and int(mask) & 0xFFFFFFFF == 0xFFFFFFFF
 
 
 def _neutral(operation: str, dtype: np.dtype[Any]) -> Any:
