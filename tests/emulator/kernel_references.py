@@ -29,7 +29,8 @@ E2M1 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
 def e2m1(packed: np.ndarray) -> np.ndarray:
     """[rows][bytes] → [rows][2 · bytes] float64, the lower nibble first."""
     nibbles = np.stack([packed & 15, packed >> 4], -1).reshape(len(packed), -1)
-    return np.where(nibbles & 8, -1, 1) * E2M1[nibbles & 7]
+    signed: np.ndarray = np.where(nibbles & 8, -1, 1) * E2M1[nibbles & 7]
+    return signed
 
 
 def nvfp4(x: Arrays, _: Scalars) -> dict[str, np.ndarray]:
