@@ -28,7 +28,7 @@ from tilewright.workflow.reading import (
     sidecar_for,
     target_for,
 )
-from tilewright.workflow.running import WIDENED, Ran, run_all, waited_label
+from tilewright.workflow.running import WIDENED, Ran, is_emulated, run_all, waited_label
 from tilewright.workflow.study import StudiedVariant, Study
 
 Progress = Callable[[str], None]
@@ -87,7 +87,7 @@ def pipeline(
     job = _Job(raw, path, kernel, sidecar, target, stages, variants, settings, use_cache)
     studied = job.study(say)
     studied_s = time.perf_counter() - begin
-    ran = run_all(studied, path, sidecar, target.arch, gpu, run, say)
+    ran = job.ran(studied, gpu, run, say)
     receipt = _receipt(job, studied, ran, gpu)
     total_s = time.perf_counter() - begin
     timings = {"study": round(studied_s, 3), "run": round(total_s - studied_s, 3), "total": round(total_s, 3)}
@@ -147,6 +147,25 @@ class _Job:
         if self.use_cache:
             cache.put_value(key, made)
         return made
+
+
+    def ran(self, studied: Study, gpu: GpuInfo | None, run: bool, say: Progress) -> Ran:
+        """What running showed. The emulator's verdicts depend on contents alone, so they are kept; a GPU's are not."""
+        emulates = run and self.sidecar is not None and is_emulated(self.target.arch, gpu)
+        cache = Cache(self.settings.cache_dir, "emulated")
+        if emulates and self.use_cache:
+            key = hashlib.sha256(f"{self.key()}/{studied.toolchain}/{self._reference()}".encode()).hexdigest()
+            found = cache.get_value(key, Ran)
+            if found is not None:
+                return found
+        made = run_all(studied, self.path, self.sidecar, self.target.arch, gpu, run, say)
+        if emulates and self.use_cache:
+            cache.put_value(key, made)
+        return made
+
+    def _reference(self) -> str:
+        reference = self.sidecar.reference if self.sidecar is not None else None
+        return hashlib.sha256(reference.read_bytes()).hexdigest() if reference is not None else ""
 
 
 def _can_study(settings: Settings) -> bool:

@@ -58,9 +58,14 @@ def run_all(
         )
     if gpu is None:
         return _in_emulator(studied, path, spec, arch, "no GPU here", say)
-    if arch_mismatch(arch, gpu.arch):
+    if is_emulated(arch, gpu):
         return _in_emulator(studied, path, spec, arch, f"built for {arch}, and the GPU here is {gpu.arch}", say)
     return _on_gpu(studied, path, spec, gpu, say)
+
+
+def is_emulated(arch: str, gpu: GpuInfo | None) -> bool:
+    """No GPU here can run code for ``arch``."""
+    return gpu is None or bool(arch_mismatch(arch, gpu.arch))
 
 
 def _launches(studied: Study, spec: LaunchSpec | None) -> dict[str, record.Launch]:
