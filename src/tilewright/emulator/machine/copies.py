@@ -1,4 +1,5 @@
-"""cp.async: copies that read their source at once and land only at the wait that retires their group."""
+"""cp.async: copies that read their source at once and land only at the wait that retires their group, or when somebody
+waits for the mbarrier that they arrive at."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import numpy as np
 from tilewright.emulator.faults import Fault
 from tilewright.emulator.machine.chunk import Active, Array, Chunk
 from tilewright.emulator.machine.global_memory import GlobalMemory
+from tilewright.emulator.machine.mbarriers import Mbarriers
 from tilewright.emulator.machine.shared_memory import SharedMemory
 
 ALL = 1 << 40
@@ -31,14 +33,29 @@ class _InFlight:
         return _InFlight(self.threads[mask], group, self.linear[mask], self.size, self.data[mask], self.site)
 
 
+@dataclass
+class _Pledge:
+    """Arrivals that come once the copies before them have landed: ``cp.async.mbarrier.arrive`` of one instruction."""
+
+    threads: Array
+    slots: Array
+    offset: int
+    copies: list[_InFlight]
+    site: int
+
+
 class AsyncCopies:
     """Attributes:
 
     lands: ``deferred`` (poisoned until the wait), or ``eager`` (at once, as hardware may).
     """
 
-    def __init__(self, chunk: Chunk, shared: SharedMemory, globe: GlobalMemory, lands: str) -> None:
+    def __init__(
+        self, chunk: Chunk, shared: SharedMemory, globe: GlobalMemory, mbarriers: Mbarriers, lands: str
+    ) -> None:
         self.chunk = chunk
+        self.mbarriers = mbarriers
+        self.pledges: list[_Pledge] = []
         self.shared = shared
         self.globe = globe
         self.lands = lands
@@ -100,21 +117,23 @@ class AsyncCopies:
 
     def wait(self, active: Active, newest: int) -> None:
         """Leave at most ``newest`` committed groups of these threads in flight."""
-        if self.queue:
-            self._land(active, self._group - newest)
+        self._land(active, self._group - newest)
 
     def drain(self, active: Active) -> None:
         """``cp.async.wait_all``: uncommitted ones too."""
-        if self.queue:
-            self._land(active, ALL)
+        self._land(active, ALL)
 
     def _land(self, active: Active, limit: Any) -> None:
+        if self.queue:
+            self.queue = self._landed(self.queue, active, limit)
+        for pledge in self.pledges:
+            pledge.copies = self._landed(pledge.copies, active, limit)
+
+    def _landed(self, copies: list[_InFlight], active: Active, limit: Any) -> list[_InFlight]:
+        """Land what is of these threads and below the limit; the rest."""
         kept: list[_InFlight] = []
-        here: Array | None = None
-        if not active.is_full:
-            here = np.zeros(self.chunk.threads, bool)
-            here[active.threads] = True
-        for copy in self.queue:
+        here = None if active.is_full else self._here(active.threads)
+        for copy in copies:
             bound = limit[copy.threads] if isinstance(limit, np.ndarray) else limit
             done = copy.group < bound
             if here is not None:
@@ -126,19 +145,38 @@ class AsyncCopies:
             elif not done.any():
                 kept.append(copy)
             else:
+                done = np.broadcast_to(done, copy.threads.shape)
                 self._arrive(copy.cut(done))
                 kept.append(copy.cut(~done))
-        self.queue = kept
+        return kept
 
     def _arrive(self, copy: _InFlight) -> None:
         self.shared.write_rows(copy.linear, copy.data)
         if self.shared.shadow is not None:
             self.shared.shadow.land(copy.threads, copy.linear, copy.size, copy.site)
 
-    def take(self, active: Active) -> list[_InFlight]:
-        """Copies of these threads that are in flight, out of the queue: an mbarrier will land them."""
+    def _here(self, threads: Array) -> Array:
         here = np.zeros(self.chunk.threads, bool)
-        here[active.threads] = True
+        here[threads] = True
+        return here
+
+    # -- arrivals at an mbarrier -------------------------------------------------------------------------
+
+    def pledge(self, active: Active, address: Any, increments: bool, site: int) -> None:
+        """``cp.async.mbarrier.arrive``; ``increments``: the barrier's count grows by the arrival to come (no .noinc)."""
+        for offset, slots, which in self.mbarriers.require(active, address, site):
+            threads = active.threads if which is None else active.threads[which]
+            if increments:
+                self.mbarriers.reserve(offset, slots)
+            copies = self._take(threads)
+            if copies:
+                self.pledges.append(_Pledge(threads, slots, offset, copies, site))
+            else:
+                self.mbarriers.arrived(threads, offset, slots, site)
+
+    def _take(self, threads: Array) -> list[_InFlight]:
+        """Copies of these threads that are in flight, out of the queue."""
+        here = self._here(threads)
         taken, kept = [], []
         for copy in self.queue:
             mask = here[copy.threads]
@@ -148,3 +186,34 @@ class AsyncCopies:
                 kept.append(copy.cut(~mask))
         self.queue = kept
         return taken
+
+    def land_wanted(self) -> bool:
+        """Land the copies behind arrivals that somebody waits for; whether there were any."""
+        has_landed = False
+        kept: list[_Pledge] = []
+        for pledge in self.pledges:
+            wanted = self.mbarriers.places[pledge.offset].wanted[pledge.slots]
+            if not wanted.any():
+                kept.append(pledge)
+                continue
+            has_landed = True
+            if not wanted.all():
+                here = self._here(pledge.threads[~wanted])
+                rest = [c.cut(here[c.threads]) for c in pledge.copies if here[c.threads].any()]
+                kept.append(_Pledge(pledge.threads[~wanted], pledge.slots[~wanted], pledge.offset, rest, pledge.site))
+            self._keep_promise(pledge, wanted)
+        self.pledges = kept
+        return has_landed
+
+    def _keep_promise(self, pledge: _Pledge, wanted: Array) -> None:
+        threads, slots = pledge.threads[wanted], pledge.slots[wanted]
+        here = self._here(threads)
+        clock = self.mbarriers.places[pledge.offset].clock
+        for copy in pledge.copies:
+            mine = here[copy.threads]
+            part = copy if mine.all() else copy.cut(mine)
+            self.shared.write_rows(part.linear, part.data)
+            if self.shared.shadow is not None and clock is not None:
+                homes = part.linear // self.shared.smem_bytes
+                self.shared.shadow.land_async(homes, part.linear, part.size, part.site, clock, bulk=False)
+        self.mbarriers.arrived(threads, pledge.offset, slots, pledge.site)

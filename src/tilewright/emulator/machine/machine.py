@@ -16,6 +16,7 @@ from tilewright.emulator.machine.copies import AsyncCopies
 from tilewright.emulator.machine.generic_memory import GenericMemory
 from tilewright.emulator.machine.global_memory import GlobalMemory
 from tilewright.emulator.machine.local_memory import LocalMemory
+from tilewright.emulator.machine.mbarriers import Mbarriers
 from tilewright.emulator.machine.matrices import Matrices
 from tilewright.emulator.machine.registers import Registers
 from tilewright.emulator.machine.shared_memory import SharedMemory
@@ -44,7 +45,8 @@ class Machine:
         self.registers = Registers(kernel.initial, chunk.threads)
         self.warps = Warps(watch)
         self.atomics = Atomics(self.generic, random)
-        self.copies = AsyncCopies(chunk, self.shared, globe, lands)
+        self.mbarriers = Mbarriers(chunk, self.shared, watch)
+        self.copies = AsyncCopies(chunk, self.shared, globe, self.mbarriers, lands)
         self.matrices = Matrices(self.warps, self.shared, self.generic)
         self.barriers = BlockBarriers(chunk, watch)
         self.clusters = ClusterBarriers(chunk, watch)
@@ -73,7 +75,7 @@ class Machine:
 
     def land_some(self) -> bool:
         """Let asynchronous copies that somebody waits for land; whether any did."""
-        return False
+        return self.copies.land_wanted()
 
     def finish(self) -> None:
         """What must be in order when all threads have ended."""

@@ -45,14 +45,30 @@ class Watch:
         if self.shadow is not None:
             self.shadow.converge(active.threads)
 
+    def proxy_fence(self, active: Active) -> None:
+        """What the threads know is shown to the asynchronous proxy."""
+        if self.shadow is not None:
+            self.shadow.proxy_fence(active.threads)
+
     # -- reports -----------------------------------------------------------------------------------------
 
-    def report(self, kind: str, site: int, active: Active, which: int, symbol: str, offset: int, size: int) -> None:
+    def report(
+        self,
+        kind: str,
+        site: int,
+        active: Active,
+        which: int,
+        symbol: str,
+        offset: int,
+        size: int,
+        note: str = "",
+        other_site: int = -1,
+    ) -> None:
         """One finding; ``which`` counts within ``active``."""
         thread = int(active.threads[which])
         slot = int(self.chunk.slot_of[thread])
         tid = int(self.chunk.tid[thread])
-        self.reporter.report(kind, site, -1, lambda: Detail(symbol, offset, size, slot, tid, -1))
+        self.reporter.report(kind, site, other_site, lambda: Detail(symbol, offset, size, slot, tid, -1, note))
 
     def out_of_bounds(
         self, active: Active, bad: Array, offset: Array, size: int, site: int, what: str, name: str, limit: int
@@ -77,6 +93,6 @@ class Watch:
             "barrier_divergence", site, other_site, lambda: Detail("barrier", 0, 0, slot, tid, tid // 32)
         )
 
-    def deadlock(self, site: int, thread: int, count: int, what: str) -> None:
+    def deadlock(self, site: int, thread: int, count: int, what: str, note: str = "") -> None:
         slot, tid = int(self.chunk.slot_of[thread]), int(self.chunk.tid[thread])
-        self.reporter.report("deadlock", site, -1, lambda: Detail(what, 0, count, slot, tid, -1))
+        self.reporter.report("deadlock", site, -1, lambda: Detail(what, 0, count, slot, tid, -1, note))
