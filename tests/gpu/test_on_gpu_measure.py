@@ -11,9 +11,9 @@ from tilewright.gpu.executor import GpuExecutor
 from tilewright.launch.bind import LaunchChange
 from tilewright.launch.sidecar import parse_sidecar
 from tilewright.measure.measure import Plan, Work, measure
-from tilewright.verify.baseline import baseline_runs
-from tilewright.verify.variant import verify
-from tilewright.verify.verdict import Passed
+from tilewright.verification.baseline import baseline_runs
+from tilewright.verification.variant import verify
+from tilewright.verification.verdict import Passed
 
 pytestmark = pytest.mark.gpu
 

@@ -19,9 +19,9 @@ from tilewright.launch.bind import LaunchChange
 from tilewright.launch.executor import Program
 from tilewright.launch.sidecar import load_sidecar
 from tilewright.settings import Settings
-from tilewright.verify.baseline import BaselineRecord, baseline_runs
-from tilewright.verify.reference import load_reference
-from tilewright.verify.variant import trip_count_sets, verify
+from tilewright.verification.baseline import BaselineRecord, baseline_runs
+from tilewright.verification.reference import load_reference
+from tilewright.verification.variant import trip_count_sets, verify
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # What the sidecars' expressions use of the sources.

@@ -14,9 +14,9 @@ from tilewright.gpu.device import GpuInfo
 from tilewright.gpu.executor import GpuExecutor
 from tilewright.launch.bind import LaunchChange, bind
 from tilewright.launch.executor import Program
-from tilewright.verify.baseline import BaselineRecord, baseline_runs
-from tilewright.verify.reference import Reference
-from tilewright.verify.variant import trip_count_sets, verify
+from tilewright.verification.baseline import BaselineRecord, baseline_runs
+from tilewright.verification.reference import Reference
+from tilewright.verification.variant import trip_count_sets, verify
 
 pytestmark = pytest.mark.gpu
 
@@ -140,7 +140,7 @@ import pickle
 from gpu_kernels import CONSTANTS, spec
 from tilewright.gpu import driver
 from tilewright.gpu.executor import GpuExecutor
-from tilewright.verify.baseline import baseline_runs
+from tilewright.verification.baseline import baseline_runs
 driver.synchronize.__defaults__ = (3.0,)
 good, bad = pickle.loads(open({programs!r}, "rb").read())
 executor = GpuExecutor()

@@ -41,9 +41,7 @@ class FakeExecutor:
     def part_of(self, size_set: str) -> str:
         return "all"
 
-    def run(
-        self, program: Program, launch: BoundLaunch, arrays: Mapping[str, np.ndarray], **_: object
-    ) -> RunResult:
+    def run(self, program: Program, launch: BoundLaunch, arrays: Mapping[str, np.ndarray], **_: object) -> RunResult:
         self.runs += 1
         self.log.append((program.kernel, launch.grid, launch.shared_bytes))
         if self.is_dead:

@@ -18,7 +18,7 @@ from tilewright.launch.spec import LaunchSpec
 from tilewright.settings import Settings
 from tilewright.source.device_view import device_view
 from tilewright.source.reader import read_source
-from tilewright.verify.reference import load_reference
+from tilewright.verification.reference import load_reference
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CONSTANTS = {

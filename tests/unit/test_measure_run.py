@@ -14,8 +14,8 @@ from tilewright.gpu.driver import DeviceError
 from tilewright.launch.bind import LaunchChange
 from tilewright.measure import measure as measure_module
 from tilewright.measure.measure import Measurement, Plan, Work, evaluate, measure, not_run, sample
-from tilewright.verify.baseline import baseline_runs
-from tilewright.verify.verdict import Passed, Verification
+from tilewright.verification.baseline import baseline_runs
+from tilewright.verification.verdict import Passed, Verification
 
 QUICK = Plan(warmup_rounds=1, min_rounds=30, max_rounds=60, noise_target=0.0, budget_s=60)
 INFO = GpuInfo(

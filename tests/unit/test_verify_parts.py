@@ -12,10 +12,10 @@ from tilewright.errors import TilewrightError
 from tilewright.launch.bind import bind
 from tilewright.launch.dtypes import DTYPES
 from tilewright.launch.inputs import make_inputs
-from tilewright.verify import compare
-from tilewright.verify.compare import bitwise, place_of, root_mean_square, within
-from tilewright.verify.reference import load_reference
-from tilewright.verify.tolerance import Arithmetic, Tolerance, derive, read_arithmetic
+from tilewright.verification import compare
+from tilewright.verification.compare import bitwise, place_of, root_mean_square, within
+from tilewright.verification.reference import load_reference
+from tilewright.verification.tolerance import Arithmetic, Tolerance, derive, read_arithmetic
 
 F16, F32, I8 = DTYPES["float16"], DTYPES["float32"], DTYPES["int8"]
 LAUNCH = bind(gemm_spec(), "ragged", CONSTANTS)

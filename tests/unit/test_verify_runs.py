@@ -12,10 +12,10 @@ from launch_samples import CONSTANTS, gemm_spec
 
 from tilewright.launch.bind import LaunchChange
 from tilewright.launch.spec import LaunchSpec
-from tilewright.verify.baseline import BaselineRecord, baseline_runs
-from tilewright.verify.reference import Reference
-from tilewright.verify.variant import trip_count_sets, verify
-from tilewright.verify.verdict import Passed
+from tilewright.verification.baseline import BaselineRecord, baseline_runs
+from tilewright.verification.reference import Reference
+from tilewright.verification.variant import trip_count_sets, verify
+from tilewright.verification.verdict import Passed
 
 
 def _reference(a: np.ndarray, b: np.ndarray, alpha: float) -> dict[str, np.ndarray]:

@@ -150,9 +150,7 @@ class Card:
     def part_of(self, size_set: str) -> str:
         return "all"
 
-    def run(
-        self, program: Program, launch: BoundLaunch, arrays: Mapping[str, np.ndarray], **_: object
-    ) -> RunResult:
+    def run(self, program: Program, launch: BoundLaunch, arrays: Mapping[str, np.ndarray], **_: object) -> RunResult:
         self.runs += 1
         after = {name: array.copy() for name, array in arrays.items()}
         a, b = (launch.view(n, arrays).astype(np.float32) for n in ("matrix_a", "matrix_b"))

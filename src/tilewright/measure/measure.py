@@ -14,8 +14,8 @@ from tilewright.gpu.stopwatch import Stopwatch
 from tilewright.launch.bind import BoundLaunch, bind
 from tilewright.launch.inputs import make_inputs, poisoned_outputs
 from tilewright.measure.ratios import Ratio, compare, noise_band, speedup, spread
-from tilewright.verify.baseline import POISONS, BaselineRecord
-from tilewright.verify.verdict import Passed
+from tilewright.verification.baseline import POISONS, BaselineRecord
+from tilewright.verification.verdict import Passed
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,11 +17,11 @@ from tilewright.launch.bind import BoundLaunch, bind
 from tilewright.launch.executor import Executor, Hazard, Part, Program, RunResult
 from tilewright.launch.inputs import make_inputs, poisoned_outputs
 from tilewright.launch.spec import LaunchSpec
-from tilewright.verify.compare import bitwise, place_of, raw_bits, root_mean_square, within
-from tilewright.verify.coverage import is_starved, nothing_to_compare, partly_compared
-from tilewright.verify.reference import Reference
-from tilewright.verify.tolerance import Tolerance, derive, read_arithmetic
-from tilewright.verify.verdict import SizeCheck, Verification, judge, not_run
+from tilewright.verification.compare import bitwise, place_of, raw_bits, root_mean_square, within
+from tilewright.verification.coverage import is_starved, nothing_to_compare, partly_compared
+from tilewright.verification.reference import Reference
+from tilewright.verification.tolerance import Tolerance, derive, read_arithmetic
+from tilewright.verification.verdict import SizeCheck, Verification, judge, not_run
 
 if TYPE_CHECKING:
     import numpy as np

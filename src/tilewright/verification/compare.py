@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tilewright.verify.tolerance import Tolerance
+from tilewright.verification.tolerance import Tolerance
 
 if TYPE_CHECKING:
     import numpy as np

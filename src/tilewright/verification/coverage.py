@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tilewright.launch.bind import BoundArray, BoundLaunch
-from tilewright.verify.compare import PIECE, bitwise
+from tilewright.verification.compare import PIECE, bitwise
 
 if TYPE_CHECKING:
     import numpy as np

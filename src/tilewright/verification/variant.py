@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tilewright.errors import TilewrightError
 from tilewright.launch.bind import BoundLaunch, LaunchChange, bind
 from tilewright.launch.executor import Executor, Hazard, Program, RunResult
-from tilewright.verify.baseline import (
+from tilewright.verification.baseline import (
     POISONS,
     BaselineRecord,
     SetRecord,
@@ -16,8 +16,8 @@ from tilewright.verify.baseline import (
     modified_inputs,
     run_poisoned,
 )
-from tilewright.verify.compare import bitwise, place_of, raw_bits, within
-from tilewright.verify.verdict import SizeCheck, Verification, judge, not_run
+from tilewright.verification.compare import bitwise, place_of, raw_bits, within
+from tilewright.verification.verdict import SizeCheck, Verification, judge, not_run
 
 if TYPE_CHECKING:
     import numpy as np

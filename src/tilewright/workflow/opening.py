@@ -17,7 +17,7 @@ from tilewright.settings import Settings
 from tilewright.source.device_view import device_view
 from tilewright.source.parse import number
 from tilewright.source.reader import KernelFunction, KernelSource, OpenKernel, open_kernel, read_source
-from tilewright.verify.reference import load_reference
+from tilewright.verification.reference import load_reference
 from tilewright.workflow.threads import bound_of
 
 _KERNEL_NAME = re.compile(r"__global__[^;{}]*?\b(\w+)\s*\(")

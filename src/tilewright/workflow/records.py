@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tilewright.plan.decide import Decision
     from tilewright.sass.proof import OverlapProof
     from tilewright.source.kernel import Refusal, TiledKernel
-    from tilewright.verify.verdict import Verification
+    from tilewright.verification.verdict import Verification
 
 
 def refusal_record(refusal: Refusal) -> record.Refusal:

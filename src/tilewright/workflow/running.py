@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tilewright.build.artifact import Artifact
     from tilewright.launch.executor import Executor
     from tilewright.measure.measure import Work
-    from tilewright.verify.baseline import BaselineRecord
-    from tilewright.verify.verdict import Passed, Verification
+    from tilewright.verification.baseline import BaselineRecord
+    from tilewright.verification.verdict import Passed, Verification
 
 Progress = Callable[[str], None]
 _PRECISION = {"int8": "int8", "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float8_e4m3fn": "fp8"}
@@ -84,8 +84,8 @@ def _verify_baseline(studied: Study, spec: LaunchSpec, executor: Executor, say: 
     """The baseline at every size set, on inputs of a fresh seed."""
     import secrets
 
-    from tilewright.verify.baseline import baseline_runs
-    from tilewright.verify.reference import load_reference
+    from tilewright.verification.baseline import baseline_runs
+    from tilewright.verification.reference import load_reference
 
     return baseline_runs(
         _program(studied.baseline),
@@ -104,8 +104,8 @@ def _verify_others(
     contending: list[tuple[str, Artifact, int | None]], kept: BaselineRecord, executor: Executor, say: Progress
 ) -> tuple[dict[str, Verification], dict[str, Passed]]:
     """Every contender against the baseline."""
-    from tilewright.verify.variant import verify
-    from tilewright.verify.verdict import Passed
+    from tilewright.verification.variant import verify
+    from tilewright.verification.verdict import Passed
 
     verdicts: dict[str, Verification] = {}
     passed: dict[str, Passed] = {}
@@ -149,7 +149,7 @@ def _in_emulator(studied: Study, path: Path, spec: LaunchSpec, arch: str, no_gpu
 def _on_gpu(studied: Study, path: Path, spec: LaunchSpec, gpu: GpuInfo, say: Progress) -> Ran:
     from tilewright.gpu.executor import GpuExecutor
     from tilewright.measure.measure import BASELINE, measure
-    from tilewright.verify.verdict import Passed
+    from tilewright.verification.verdict import Passed
     from tilewright.workflow.records import measurement_record, verification_record
 
     executor = GpuExecutor(gpu)

@@ -18,7 +18,7 @@ from tilewright.sass.proof import OverlapProof
 from tilewright.source.analysis import analyse
 from tilewright.source.kernel import Refusal, TiledKernel
 from tilewright.source.trips import trip_count
-from tilewright.verify.variant import trip_count_sets
+from tilewright.verification.variant import trip_count_sets
 from tilewright.workflow.opening import Opened
 from tilewright.workflow.planning import math_name, plan_facts, preconditions_of
 from tilewright.workflow.probing import confirm

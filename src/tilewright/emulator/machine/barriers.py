@@ -11,7 +11,7 @@ from tilewright.emulator.machine.chunk import Array, Chunk
 from tilewright.emulator.machine.watch import Watch
 
 
-@dataclass
+@dataclass(eq=False)
 class Arrival:
     """Threads at a barrier.
 
