@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -83,6 +84,10 @@ def test_unrolled_copies_of_a_line_are_one_hazard() -> None:
     assert first.message.endswith("[40 times]")
     assert second.message.endswith("[20 times]")
     assert len(describe_all(findings, lambda site: None, lambda site: "ld.shared")) == 6
+    inside = replace(findings[0], detail=replace(detail, other_thread=33))
+    (hazard,) = describe_all((inside, findings[1]), lines.get, lambda site: "ld.shared")
+    assert "add __syncthreads()" in hazard.message
+    assert hazard.message.endswith("[20 times]")
 
 
 @pytest.mark.parametrize(

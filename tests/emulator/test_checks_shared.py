@@ -382,3 +382,21 @@ def test_memory_bound() -> None:
     assert shadow is not None
     with pytest.raises(ValueError, match="granules of 3"):
         SharedShadow(1, 1, 1024, 3, (), Reporter())
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_of_races_inside_and_across_warps_the_latter_is_shown(bench: Bench, together: bool) -> None:
+    """A missing __syncthreads() makes both; __syncwarp() would mend the one only."""
+    bench.go("write", 0, 0, 60)
+    if together:
+        threads = np.concatenate([bench.threads(0, range(31)), bench.threads(1)])
+        linear = np.concatenate([bench.bytes(4, range(31)), bench.bytes(0)])
+        order = np.argsort(threads, kind="stable")
+        bench.shadow.read(threads[order], linear[order], 4, 71)
+    else:
+        bench.go("read", 0, 4, 71, range(31))
+        bench.go("read", 1, 0, 71)
+    finding = bench.only()
+    assert finding.count == 63 * len(bench.slots)
+    assert finding.detail.is_across_warps
+    assert "__syncthreads()" in text(finding)

@@ -160,17 +160,23 @@ class RaceRules:
             others = self._clocks.sites(events[rows, columns] & TICK).astype(np.int64)
         for other in np.unique(others).tolist():
             chosen = np.flatnonzero(others == other)
-            row = int(rows[chosen[0]])
+            # Of races inside and across warps the latter are shown: their remedy serves both.
+            across = np.zeros(len(chosen), np.bool_)
+            if actors is not None:
+                across = access.agent[rows[chosen]] != actors[rows[chosen], columns[chosen]] >> LANE_BITS
+            row = int(rows[chosen[int(np.argmax(across))]])
             mine = columns[chosen][rows[chosen] == row]
             count = (1 + int(np.count_nonzero(np.diff(rows[chosen])))) * access.copies
+            if across.any():
+                mine = columns[chosen][(rows[chosen] == row) & across]
             partner = -1 if actors is None else int(actors[row, mine[0]])
 
             def detail(row: int = row, mine: npt.NDArray[np.int64] = mine, partner: int = partner) -> Detail:
                 slot = access.slot if isinstance(access.slot, int) else int(access.slot[row])
                 start = int(access.index[row]) * access.width + int(mine[0]) - slot * self._granules.granules_per_slot
-                return self._detail(slot, start, int(mine[-1] - mine[0]) + 1, int(access.actor[row]), partner)
+                return self._detail(slot, start, _run(mine), int(access.actor[row]), partner)
 
-            self._reporter.report(kind, site, int(other), detail, count)
+            self._reporter.report(kind, site, int(other), detail, count, int(across.any()))
 
     def _detail(self, slot: int, granule: int, granules: int, actor: int, partner: int) -> Detail:
         offset = granule * self._granule_bytes
@@ -179,6 +185,12 @@ class RaceRules:
         if partner >> LANE_BITS >= self._clocks.warps:
             partner = -1
         return Detail(name, offset - start, granules * self._granule_bytes, self._block_numbers[slot], actor, partner)
+
+
+def _run(columns: npt.NDArray[np.int64]) -> int:
+    """How many of them follow one another from the first on."""
+    gaps = np.flatnonzero(np.diff(columns) != 1)
+    return int(gaps[0]) + 1 if len(gaps) else len(columns)
 
 
 def take_actors(granules: Granules, access: Access) -> npt.NDArray[np.int16]:

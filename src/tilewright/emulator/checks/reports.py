@@ -50,6 +50,11 @@ class Detail:
     other_thread: int = -1
     note: str = ""
 
+    @property
+    def is_across_warps(self) -> bool:
+        """Two threads of different warps: what orders these orders the lanes of one warp, too."""
+        return self.other_thread >= 0 and self.thread >> 5 != self.other_thread >> 5
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -72,17 +77,25 @@ class Reporter:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, int, int], int] = {}
+        self._weights: dict[tuple[str, int, int], int] = {}
         self._details: dict[tuple[str, int, int], Detail] = {}
 
     def report(
-        self, kind: str, site: int, other_site: int = -1, detail: Callable[[], Detail] | None = None, count: int = 1
+        self,
+        kind: str,
+        site: int,
+        other_site: int = -1,
+        detail: Callable[[], Detail] | None = None,
+        count: int = 1,
+        weight: int = 0,
     ) -> None:
-        """Count an occurrence. ``detail`` is called the first time only."""
+        """Count an occurrence. ``detail`` is called the first time, and when it outweighs the one that is kept."""
         key = (kind, site, other_site)
-        if key not in self._counts:
-            self._counts[key] = 0
+        kept = self._weights.get(key)
+        if kept is None or weight > kept:
+            self._weights[key] = weight
             self._details[key] = detail() if detail is not None else Detail("", 0, 0, 0, -1)
-        self._counts[key] += count
+        self._counts[key] = self._counts.get(key, 0) + count
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -31,7 +31,7 @@ def describe_all(
 ) -> tuple[Hazard, ...]:
     """One hazard per kind, line and earlier line: an unrolled loop makes many instructions of one line.
 
-    Findings are counted together; the first of them gives the detail.
+    Findings are counted together; the first of them gives the detail, one across warps if there is one.
     """
     together: dict[tuple[str, int | None, int | None], Finding] = {}
     for finding in findings:
@@ -44,7 +44,10 @@ def describe_all(
             -1 - finding.other_site if other is None else other,
         )
         first = together.get(key)
-        together[key] = finding if first is None else replace(first, count=first.count + finding.count)
+        if first is not None:
+            shown = finding if finding.detail.is_across_warps and not first.detail.is_across_warps else first
+            finding = replace(shown, count=first.count + finding.count)
+        together[key] = finding
     return tuple(describe(finding, line_of_site, name_of_site) for finding in together.values())
 
 
