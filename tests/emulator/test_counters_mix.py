@@ -74,6 +74,7 @@ def test_sheet() -> None:
     assert counters.thread_instructions == 192
     assert counters.mix == {"fp32": 64, "synchronise": 64, "tensor": 64}
     assert counters.flops == 128  # integer products are no FLOPs
+    assert sheet.counters(lambda key: None).lines[None].bytes == 576
     share = counters.per_tile(4)
     assert share.lines[10].sectors == 6
     assert (share.thread_instructions, share.flops, share.shared_bytes) == (48, 32, 64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -91,7 +91,10 @@ _INTEGER_KINDS = ("tensor_s", "tensor_u", "tensor_b1")
 
 
 class CounterSheet:
-    """Gathers counters while a kernel runs."""
+    """Gathers counters while a kernel runs.
+
+    Accesses come with a key: their source line, or what ``counters`` turns into one, such as an instruction's index.
+    """
 
     def __init__(self) -> None:
         self._lines: dict[int | None, LineTraffic] = defaultdict(LineTraffic)
@@ -101,22 +104,22 @@ class CounterSheet:
         self._shared = 0
 
     def global_access(
-        self, line: int | None, threads: IntArray, addresses: IntArray, size: int, is_write: bool, copies: int = 1
+        self, key: int | None, threads: IntArray, addresses: IntArray, size: int, is_write: bool, copies: int = 1
     ) -> None:
         """An access of ``size`` bytes by each thread (int64[n], ascending) of ``copies`` like blocks."""
         requests, touched, ideal = sectors(*by_warp(threads, addresses), size)
         total = len(threads) * size * copies
         self._global[is_write] += total
         traffic = LineTraffic(int(requests.sum()), int(touched.sum()), int(ideal.sum())).times(copies)
-        self._lines[line] = self._lines[line].plus(traffic).plus(LineTraffic(bytes=total))
+        self._lines[key] = self._lines[key].plus(traffic).plus(LineTraffic(bytes=total))
 
-    def shared_access(self, line: int | None, threads: IntArray, offsets: IntArray, size: int, copies: int = 1) -> None:
+    def shared_access(self, key: int | None, threads: IntArray, offsets: IntArray, size: int, copies: int = 1) -> None:
         """``offsets``: bytes from the start of the block's shared memory (or from any multiple of 128 before it)."""
         wavefronts, ideal = bank_conflicts(*by_warp(threads, offsets), size)
         total = len(threads) * size * copies
         self._shared += total
         traffic = LineTraffic(wavefronts=int(wavefronts.sum()), ideal_wavefronts=int(ideal.sum())).times(copies)
-        self._lines[line] = self._lines[line].plus(traffic).plus(LineTraffic(bytes=total))
+        self._lines[key] = self._lines[key].plus(traffic).plus(LineTraffic(bytes=total))
 
     def executed(self, instructions: Iterable[Instruction], threads: int) -> None:
         """A basic block that ``threads`` threads have run through in all."""
@@ -125,9 +128,13 @@ class CounterSheet:
             for kind, each in operations(instruction).items():
                 self._operations[kind] += each * threads
 
-    def counters(self) -> Counters:
+    def counters(self, line_of: Callable[[int | None], int | None] = lambda key: key) -> Counters:
+        """What was gathered. ``line_of``: the source line of a key, where the accesses came with other keys."""
+        lines: dict[int | None, LineTraffic] = defaultdict(LineTraffic)
+        for key, traffic in self._lines.items():
+            lines[line_of(key)] = lines[line_of(key)].plus(traffic)
         return Counters(
-            dict(self._lines),
+            dict(lines),
             dict(self._mix),
             sum(self._mix.values()),
             dict(self._operations),
