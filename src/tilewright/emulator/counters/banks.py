@@ -25,33 +25,32 @@ def bank_conflicts(addresses: IntArray, active: Mask, size: int) -> tuple[IntArr
     Returns:
         int64[W] each: wavefronts, and those of the same lanes without conflicts.
     """
-    words_each = max(1, size // WORD_BYTES)
-    lanes = 32 // words_each
-    words = (addresses // WORD_BYTES).reshape(-1, lanes)
+    # An aligned access of 8 or 16 bytes takes 2 or 4 banks whole: count in such units.
+    unit_bytes = max(WORD_BYTES, size)
+    banks = BANKS * WORD_BYTES // unit_bytes
+    lanes = 32 * WORD_BYTES // unit_bytes
+    units = (addresses // unit_bytes).reshape(-1, lanes)
     takes_part = active.reshape(-1, lanes)
-    if words_each > 1:
-        words = (words[:, :, None] + np.arange(words_each)).reshape(len(words), -1)
-        takes_part = np.repeat(takes_part, words_each, axis=1)
     ideal = takes_part.any(axis=1).astype(np.int64)
-    degree = _most_in_a_bank(words, takes_part)
+    degree = _most_in_a_bank(units, takes_part, banks)
     crowded = np.flatnonzero(degree > 1)
     if len(crowded):
-        degree[crowded] = _most_in_a_bank(*_distinct(words[crowded], takes_part[crowded]))
+        degree[crowded] = _most_in_a_bank(*_distinct(units[crowded], takes_part[crowded]), banks)
     return degree.reshape(len(addresses), -1).sum(axis=1), ideal.reshape(len(addresses), -1).sum(axis=1)
 
 
-def _most_in_a_bank(words: IntArray, takes_part: Mask) -> IntArray:
-    """For each row, the largest number of its words in one bank."""
-    bank = (np.arange(len(words)) * BANKS)[:, None] + words % BANKS
-    counts = np.bincount(bank[takes_part], minlength=len(words) * BANKS)
-    most: IntArray = counts.reshape(-1, BANKS).max(axis=1, initial=0)
+def _most_in_a_bank(units: IntArray, takes_part: Mask, banks: int) -> IntArray:
+    """For each row, the largest number of its units in one bank."""
+    bank = (np.arange(len(units)) * banks)[:, None] + units % banks
+    counts = np.bincount(bank.reshape(-1) if takes_part.all() else bank[takes_part], minlength=len(units) * banks)
+    most: IntArray = counts.reshape(-1, banks).max(axis=1, initial=0)
     return most
 
 
-def _distinct(words: IntArray, takes_part: Mask) -> tuple[IntArray, Mask]:
-    """Each row's words, every one once."""
-    some = np.take_along_axis(words, takes_part.argmax(axis=1)[:, None], axis=1)
-    ordered = np.sort(np.where(takes_part, words, some), axis=1)
+def _distinct(units: IntArray, takes_part: Mask) -> tuple[IntArray, Mask]:
+    """Each row's units, every one once."""
+    some = np.take_along_axis(units, takes_part.argmax(axis=1)[:, None], axis=1)
+    ordered = np.sort(np.where(takes_part, units, some), axis=1)
     first = np.ones(ordered.shape, np.bool_)
     first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     first[~np.asarray(takes_part.any(axis=1))] = False
