@@ -6,18 +6,17 @@ use, so that importing the package costs nothing.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = ["inspect", "pipeline", "prove", "verify"]
 
 if TYPE_CHECKING:
-    from tilewright.workflow import inspect, pipeline, prove, verify
+    from tilewright.workflow import inspect, pipeline, prove, verify  # type: ignore[attr-defined]
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from tilewright import workflow
-
-        return getattr(workflow, name)
+        return getattr(import_module("tilewright.workflow"), name)
     raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
