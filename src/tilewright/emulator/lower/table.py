@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilewright.emulator.lower import barriers, control, conversions, copies, fences, floats, integers, matrix, memory, moves, warp
+from tilewright.emulator.lower import barriers, bulk, control, conversions, copies, fences, floats, integers, matrix, memory, moves, warp
 from tilewright.emulator.lower.modifiers import is_known
 from tilewright.emulator.lower.writer import BlockWriter
 from tilewright.ptx.module import Instruction
@@ -32,6 +32,8 @@ def lowering_of(instruction: Instruction) -> Lowering | None:
     """What writes an instruction; None where nothing does, or where a modifier is new."""
     if not is_known(instruction):
         return None
+    if instruction.opcode == "cp" and "bulk" in instruction.modifiers:
+        return bulk.cp_bulk
     if instruction.opcode == "cp":
         return copies.cp_async
     if floats.is_float(instruction) and instruction.opcode in floats.LOWERINGS:

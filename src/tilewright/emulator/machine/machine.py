@@ -10,6 +10,8 @@ from tilewright.emulator.compiled import CompiledKernel
 from tilewright.emulator.faults import Fault
 from tilewright.emulator.machine.atomics import Atomics
 from tilewright.emulator.machine.barriers import BlockBarriers
+from tilewright.emulator.machine.bulk_copies import BulkCopies, Tokens
+from tilewright.emulator.machine.bulk_stores import BulkStores
 from tilewright.emulator.machine.chunk import Active, Chunk
 from tilewright.emulator.machine.clusters import ClusterBarriers
 from tilewright.emulator.machine.copies import AsyncCopies
@@ -20,6 +22,7 @@ from tilewright.emulator.machine.mbarriers import Mbarriers
 from tilewright.emulator.machine.matrices import Matrices
 from tilewright.emulator.machine.registers import Registers
 from tilewright.emulator.machine.shared_memory import SharedMemory
+from tilewright.emulator.machine.tensor_maps import TensorMaps
 from tilewright.emulator.machine.warps import Warps
 from tilewright.emulator.machine.watch import Watch
 
@@ -47,6 +50,9 @@ class Machine:
         self.atomics = Atomics(self.generic, random)
         self.mbarriers = Mbarriers(chunk, self.shared, watch)
         self.copies = AsyncCopies(chunk, self.shared, globe, self.mbarriers, lands)
+        tokens, maps = Tokens(), TensorMaps(globe)
+        self.bulk = BulkCopies(chunk, self.shared, globe, maps, self.mbarriers, tokens, lands)
+        self.stores = BulkStores(chunk, self.shared, globe, maps, tokens)
         self.matrices = Matrices(self.warps, self.shared, self.generic)
         self.barriers = BlockBarriers(chunk, watch)
         self.clusters = ClusterBarriers(chunk, watch)
@@ -75,9 +81,12 @@ class Machine:
 
     def land_some(self) -> bool:
         """Let asynchronous copies that somebody waits for land; whether any did."""
-        return self.copies.land_wanted()
+        return self.bulk.land_wanted() | self.copies.land_wanted()
 
     def finish(self) -> None:
         """What must be in order when all threads have ended."""
-        if self.watch.shadow is not None and not self.is_deadlocked:
+        if self.is_deadlocked:
+            return
+        self.stores.finish()
+        if self.watch.shadow is not None:
             self.watch.shadow.finish()
