@@ -400,3 +400,25 @@ def test_of_races_inside_and_across_warps_the_latter_is_shown(bench: Bench, toge
     assert finding.count == 63 * len(bench.slots)
     assert finding.detail.is_across_warps
     assert "__syncthreads()" in text(finding)
+
+
+@pytest.mark.parametrize("same", ["all", "none", "half"])
+def test_warps_that_write_the_same_value(bench: Bench, same: str) -> None:
+    """A flag that many set is no race of writes, but to read it takes a barrier all the same."""
+    unchanged = {"all": np.ones(32, bool), "none": np.zeros(32, bool), "half": np.arange(32) < 16}[same]
+    asked = []
+
+    def answer() -> np.ndarray:
+        asked.append(1)
+        return np.tile(unchanged, len(bench.slots))
+
+    bench.go("write", 0, 0, 60, unchanged=answer)
+    bench.shadow.barrier_all()
+    bench.go("write", 0, 0, 61, unchanged=answer)
+    assert not asked
+    bench.go("write", 1, 0, 62, unchanged=answer)
+    assert bench.kinds == (set() if same == "all" else {"race_write_after_write"})
+    if same != "all":
+        assert bench.only().count == (32 if same == "none" else 16) * len(bench.slots)
+    bench.go("read", 0, 0, 63)
+    assert "race_read_after_write" in bench.kinds

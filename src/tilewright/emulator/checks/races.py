@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -66,14 +66,20 @@ class RaceRules:
             if hidden.any():
                 self._report("missing_proxy_fence", access, hidden, site, events, actors)
 
-    def overwrite(self, access: Access, events: Int32Array, site: int) -> None:
-        """A store or the issue of a copy over writes ``events``."""
+    def overwrite(
+        self, access: Access, events: Int32Array, site: int, unchanged: Callable[[], Mask] | None = None
+    ) -> None:
+        """A store or the issue of a copy over writes ``events``; ``unchanged``: which leave the bytes as they are."""
         flying = events >= PENDING
         actors = take_actors(self._granules, access)
         if flying.any():
             self._report("write_in_flight", access, flying, site, events, actors)
         strange = ((events & TICK) > self._known(access, actors)) & (actors != access.actor[:, None])
         strange &= ~(flying | (events == UNWRITTEN))
+        if unchanged is not None and strange.any():
+            same = unchanged()
+            if len(same) == len(strange):
+                strange &= ~same[:, None]
         if strange.any():
             self._report("race_write_after_write", access, strange, site, events, actors)
 

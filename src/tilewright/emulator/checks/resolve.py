@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from tilewright.emulator.checks.clocks import IntArray
 from tilewright.emulator.checks.granules import Access
@@ -77,6 +78,12 @@ class Resolver:
         for number in range(pieces):
             index = (linear + number * piece) // piece
             yield Access(actor, actor >> 5, slot, index, width, copies)
+
+    def folded(self, mask: Callable[[], npt.NDArray[np.bool_]] | None) -> Callable[[], npt.NDArray[np.bool_]] | None:
+        """A mask over a call's accesses as one over those that stand for them: true where it is in every block."""
+        if mask is None or not self.uniform or self._blocks == 1:
+            return mask
+        return lambda: np.asarray(mask().reshape(self._blocks, -1).all(axis=0))
 
     def warps(self, threads: IntArray) -> IntArray:
         """Warps as slot * warps + warp, one entry per thread."""

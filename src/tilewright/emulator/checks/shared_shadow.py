@@ -16,9 +16,10 @@ What is deliberately coarse, always towards silence:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from tilewright.emulator.checks.clocks import IntArray, MbarrierClock, WarpClocks
 from tilewright.emulator.checks.granules import (
@@ -41,7 +42,7 @@ from tilewright.emulator.checks.resolve import Resolver
 def bytes_needed(blocks: int, warps: int, smem_bytes: int, granule_bytes: int, *, atomics: bool = False) -> int:
     """Memory that a ``SharedShadow`` may come to need, so that the caller can bound ``blocks``."""
     granules = blocks * smem_bytes // granule_bytes
-    return granules * (10 + 4 * warps * (2 if atomics else 1)) + blocks * warps * (warps + 2) * 8
+    return granules * (14 + 4 * warps * (2 if atomics else 1)) + blocks * warps * (warps + 2) * 8
 
 
 class SharedShadow:
@@ -91,12 +92,23 @@ class SharedShadow:
             self._check_read(access, site)
             self._granules.mark_read(access, access.actor & ANY_LANE | now << LANE_BITS, bool(self._outstanding))
 
-    def write(self, threads: IntArray, linear: IntArray, size: int, site: int) -> None:
-        """A store. Two lanes of one call that write the same bytes are the caller's business."""
+    def write(
+        self,
+        threads: IntArray,
+        linear: IntArray,
+        size: int,
+        site: int,
+        unchanged: Callable[[], npt.NDArray[np.bool_]] | None = None,
+    ) -> None:
+        """A store. Two lanes of one call that write the same bytes are the caller's business.
+
+        ``unchanged`` says, bool[n], which stores leave their bytes as they are: several warps that set one flag do not
+        race with each other. It is called only where two writes are unordered.
+        """
         for access in self._resolver.accesses(threads, linear, size):
             now = self._clocks.tick(site)
             if not access.remote:
-                self._check_overwrite(access, site)
+                self._check_overwrite(access, site, unchanged=self._resolver.folded(unchanged))
             self._granules.mark_written(access, 0 if access.remote else now, access.actor)
 
     def atomic(self, threads: IntArray, linear: IntArray, size: int, site: int) -> None:
@@ -266,10 +278,17 @@ class SharedShadow:
         if plain and self._granules.atomic_event is not None:
             self._rules.read_after_atomics(access, site)
 
-    def _check_overwrite(self, access: Access, site: int, *, plain: bool = True) -> None:
+    def _check_overwrite(
+        self,
+        access: Access,
+        site: int,
+        *,
+        plain: bool = True,
+        unchanged: Callable[[], npt.NDArray[np.bool_]] | None = None,
+    ) -> None:
         events = take(self._granules.write_event, access.index, access.width)
         if int(events.max(initial=0)) > self._clocks.base:
-            self._rules.overwrite(access, events, site)
+            self._rules.overwrite(access, events, site, unchanged)
         self._check_readers(access, site)
         if plain and self._granules.atomic_event is not None:
             self._rules.write_after_atomics(access, site)
