@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.emulator.compiled import CompiledBlock, CompiledKernel
 from tilewright.emulator.layout import lay_out
+from tilewright.emulator.lower.accumulators import suspects
 from tilewright.emulator.lower.runtime import NAMES
 from tilewright.emulator.lower.table import MODULES, lowering_of
 from tilewright.emulator.lower.writer import BlockWriter, Scope
@@ -68,7 +69,8 @@ def compile_kernel(parsed: Parsed, dynamic_bytes: int) -> CompiledKernel:
         registers={},
         compute=parsed.compute,
     )
-    written = [_write(scope, block) for block in parsed.graph.blocks]
+    early = suspects(parsed.graph)
+    written = [_write(scope, block, early) for block in parsed.graph.blocks]
     source = "\n\n".join(text for _, text in written)
     exec(compile(source, "<ptx blocks>", "exec"), scope.namespace)
     blocks = tuple(_finish(scope, block, writer) for block, (writer, _) in zip(parsed.graph.blocks, written, strict=True))
@@ -87,13 +89,16 @@ def compile_kernel(parsed: Parsed, dynamic_bytes: int) -> CompiledKernel:
     )
 
 
-def _write(scope: Scope, block: Block) -> tuple[BlockWriter, str]:
+def _write(scope: Scope, block: Block, early: Mapping[int, tuple[int, ...]]) -> tuple[BlockWriter, str]:
     writer = BlockWriter(scope, block)
     for k, instruction in enumerate(block.instructions):
         writer.site = block.first_site + k
         lowering = lowering_of(instruction)
         if lowering is None:
             raise writer.not_modelled(instruction.full_name)
+        if writer.site in early:
+            with writer.guarded(instruction.guard):
+                writer.line(f"M.warpgroups.check_use({writer.threads}, {early[writer.site]!r}, {writer.site})")
         lowering(writer, instruction)
     inputs = [writer.register(name) for name in sorted(block.live_in)]
     outputs = [writer.register(name) for name in sorted(block.defs & block.live_out)]

@@ -23,6 +23,7 @@ from tilewright.emulator.machine.matrices import Matrices
 from tilewright.emulator.machine.registers import Registers
 from tilewright.emulator.machine.shared_memory import SharedMemory
 from tilewright.emulator.machine.tensor_maps import TensorMaps
+from tilewright.emulator.machine.warpgroups import Warpgroups
 from tilewright.emulator.machine.warps import Warps
 from tilewright.emulator.machine.watch import Watch
 
@@ -53,6 +54,7 @@ class Machine:
         tokens, maps = Tokens(), TensorMaps(globe)
         self.bulk = BulkCopies(chunk, self.shared, globe, maps, self.mbarriers, tokens, lands)
         self.stores = BulkStores(chunk, self.shared, globe, maps, tokens)
+        self.warpgroups = Warpgroups(chunk, self.shared, watch, tokens)
         self.matrices = Matrices(self.warps, self.shared, self.generic)
         self.barriers = BlockBarriers(chunk, watch)
         self.clusters = ClusterBarriers(chunk, watch)

@@ -27,12 +27,13 @@ from tilewright.emulator.faults import Fault
 from tilewright.emulator.machine.barriers import Arrival
 from tilewright.emulator.machine.chunk import WARP, Active, Array
 from tilewright.emulator.machine.machine import Machine
+from tilewright.emulator.machine.warpgroups import WARPS
 
 Schedule = Literal["lockstep", "warp_serial", "random"]
 Key = tuple[int, int]
 # After so many steps without a turn, threads go before those at a lower block: a loop that spins on memory must not
 # starve the threads that it waits for.
-PATIENCE = 4096
+PATIENCE = 512
 CLOCK_EVERY = 64
 # So many rounds in which all threads only looked again, and found nothing changed, are a deadlock; more of them where
 # some threads sleep, as those may watch memory.
@@ -98,8 +99,10 @@ class Scheduler:
         if self.schedule == "lockstep":
             self.add(0, 0, start)
             return
-        for warp in range(self.chunk.warps):
-            self.add(warp, 0, np.flatnonzero((self.chunk.warp_of == warp) & self.alive))
+        # Warps of a warpgroup keep together where they multiply together.
+        unit = WARPS if any(block.has_warpgroup for block in self.blocks) else 1
+        for tag in range(-(-self.chunk.warps // unit)):
+            self.add(tag, 0, np.flatnonzero((self.chunk.warp_of // unit == tag) & self.alive))
 
     def _next(self) -> Key:
         ready = self.ready
@@ -138,9 +141,14 @@ class Scheduler:
 
     def _whole_warps(self, key: Key) -> Array | None:
         """Before a collective: which threads have all living lanes of their warp with them; None where all have."""
-        threads = self.ready[key]
-        if threads is None or not self.blocks[key[1]].has_collective:
+        threads, block = self.ready[key], self.blocks[key[1]]
+        if threads is None or not block.has_collective:
             return None
+        if block.has_warpgroup:
+            groups = self.chunk.slot_of * -(-self.chunk.warps // WARPS) + self.chunk.warp_of // WARPS
+            here, alive = np.bincount(groups[threads]), np.bincount(groups[self.alive])
+            whole = (here == alive[: len(here)])[groups[threads]]
+            return None if whole.all() else whole
         warps = np.bincount(threads >> 5, minlength=self.chunk.threads >> 5)
         present = np.count_nonzero(self.alive.reshape(-1, WARP), axis=1)
         whole = (warps == present)[threads >> 5]
@@ -174,10 +182,9 @@ class Scheduler:
             following = self._after(block, tag, number, active, extra)
             if following is None:
                 return
-            if self.ready and (
-                (tag, following) in self.ready
-                or self.blocks[following].has_collective
-                or self._has_earlier(tag, following)
+            wants_others = self.blocks[following].has_collective and (self.ready or self.held)
+            if wants_others or (
+                self.ready and ((tag, following) in self.ready or self._has_earlier(tag, following))
             ):
                 self.add(tag, following, active.index)
                 return
@@ -186,7 +193,7 @@ class Scheduler:
     def _has_earlier(self, tag: int, number: int) -> bool:
         if self.schedule == "random":
             return True
-        return min(self.ready) < (tag, number) or self.steps % PATIENCE == 0
+        return min(self.ready) < (tag, number) or self.steps % CLOCK_EVERY == 0
 
     def _tick(self, number: int, active: Active) -> None:
         self.steps += 1
