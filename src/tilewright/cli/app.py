@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, Parameter
 
 from tilewright import __version__
-from tilewright.cli import doctor, inspect, pipeline, prove
+from tilewright.cli import doctor, inspect, pipeline, prove, verify
 from tilewright.cli.failures import EXIT_INTERRUPTED, refused_by_system, report, unexpected
 from tilewright.cli.terminal import complain, mute
 from tilewright.errors import EXIT_BAD_INPUT, EXIT_OK, TilewrightError
@@ -17,14 +17,14 @@ from tilewright.settings import Settings
 HELP = """Turn a tiled CUDA kernel into a software-pipelined one, and prove it.
 
 Decides whether it pays, rewrites the source, verifies bit for bit, times both, and shows the overlap in SASS.
-Without a GPU everything but running is done."""
+Without a GPU it is verified in an emulator of PTX, races included, and everything but timing is done."""
 
 EPILOGUE = """Example: tilewright pipeline igemm.cu --arch sm_86 --out out
 
 Exit codes: 0 done, 1 a check failed, 2 bad input or usage, 3 something needed is missing, 4 refused.
 `tilewright VERB --help` has each verb's options and an example."""
 
-VERBS = (pipeline, prove, inspect, doctor)
+VERBS = (pipeline, verify, prove, inspect, doctor)
 
 
 def make_app() -> App:

@@ -148,7 +148,6 @@ class _Job:
             cache.put_value(key, made)
         return made
 
-
     def ran(self, studied: Study, gpu: GpuInfo | None, run: bool, say: Progress) -> Ran:
         """What running showed. The emulator's verdicts depend on contents alone, so they are kept; a GPU's are not."""
         emulates = run and self.sidecar is not None and is_emulated(self.target.arch, gpu)

@@ -18,7 +18,6 @@ from tilewright.sass.proof import OverlapProof
 from tilewright.source.analysis import analyse
 from tilewright.source.kernel import Refusal, TiledKernel
 from tilewright.source.trips import trip_count
-from tilewright.verification.variant import trip_count_sets
 from tilewright.workflow.opening import Opened
 from tilewright.workflow.planning import math_name, plan_facts, preconditions_of
 from tilewright.workflow.probing import confirm
@@ -33,6 +32,7 @@ from tilewright.workflow.records import (
 )
 from tilewright.workflow.study import StudiedVariant, Study
 from tilewright.workflow.threads import with_threads
+from tilewright.workflow.trip_sets import trip_sets
 from tilewright.workflow.variants import later_variants, make, proof_of, rewriters, widened_control
 
 NO_SIDECAR = (
@@ -102,7 +102,7 @@ def _full(
     decision: record.Decision | None = decision_record(decide(facts, plan, arch), made)
     if kernel.tile.threads is None:  # what fits a block can still be told, what fits an SM cannot
         rows, proposals, decision = (), (), None
-    reduction, extra = _trip_sets(kernel, spec, base, stages)
+    reduction, extra = trip_sets(kernel, spec, base.constants, stages)
     assumptions = [*kernel.assumptions]
     if spec is not None:
         assumptions += [f"{name} = {str(value).lower()} (sidecar)" for name, value in spec.assume.items()]
@@ -156,25 +156,3 @@ def _launch_facts(kernel: TiledKernel, spec: LaunchSpec | None, base: Study) -> 
     launch = bind(spec, "default", base.constants)
     x, y, z = launch.grid
     return trip_count(kernel, launch.scalars), x * y * z
-
-
-def _trip_sets(
-    kernel: TiledKernel, spec: LaunchSpec | None, base: Study, stages: tuple[int, ...]
-) -> tuple[str | None, dict[str, dict[str, int]]]:
-    """The size that the K-loop runs over, and size sets at which the rings start, fill and drain."""
-    if spec is None or not kernel.tile.bk:
-        return None, {}
-    sizes = spec.sizes.get("small", spec.sizes["default"])
-    depth = kernel.tile.bk
-
-    def trips(changed: dict[str, int]) -> int | None:
-        return trip_count(kernel, bind(spec, changed, base.constants).scalars)
-
-    here = trips(dict(sizes))
-    names = [n for n in sizes if here is not None and trips({**sizes, n: sizes[n] + depth}) == here + 1]
-    if len(names) != 1:
-        return None, {}
-    out: dict[str, dict[str, int]] = {}
-    for s in stages or (2,):
-        out |= trip_count_sets(sizes, names[0], depth, s)
-    return names[0], dict(sorted(out.items(), key=lambda kv: kv[1][names[0]]))

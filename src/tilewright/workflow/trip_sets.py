@@ -1,0 +1,33 @@
+"""Size sets at which a K-loop's ring starts, fills and drains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.launch.bind import bind
+from tilewright.launch.spec import LaunchSpec
+from tilewright.source.kernel import TiledKernel
+from tilewright.source.trips import trip_count
+from tilewright.verification.variant import trip_count_sets
+
+
+def trip_sets(
+    kernel: TiledKernel, spec: LaunchSpec | None, constants: Mapping[str, int | float], stages: tuple[int, ...]
+) -> tuple[str | None, dict[str, dict[str, int]]]:
+    """The size that the K-loop runs over, and size sets with 0, 1, S-1, S and S+1 tiles for each ring of S stages."""
+    if spec is None or not kernel.tile.bk:
+        return None, {}
+    sizes = spec.sizes.get("small", spec.sizes["default"])
+    depth = kernel.tile.bk
+
+    def trips(changed: dict[str, int]) -> int | None:
+        return trip_count(kernel, bind(spec, changed, constants).scalars)
+
+    here = trips(dict(sizes))
+    names = [n for n in sizes if here is not None and trips({**sizes, n: sizes[n] + depth}) == here + 1]
+    if len(names) != 1:
+        return None, {}
+    out: dict[str, dict[str, int]] = {}
+    for s in stages or (2,):
+        out |= trip_count_sets(sizes, names[0], depth, s)
+    return names[0], dict(sorted(out.items(), key=lambda kv: kv[1][names[0]]))

@@ -1,0 +1,306 @@
+"""`tilewright verify`: any kernel with a sidecar, alone or as a candidate against its baseline."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tilewright import __version__
+from tilewright.errors import EXIT_BAD_INPUT, EXIT_CHECK_FAILED, EXIT_MISSING, EXIT_OK, EXIT_REFUSED, TilewrightError
+from tilewright.gpu.device import arch_mismatch, find_gpu
+from tilewright.launch.bind import BoundLaunch, bind
+from tilewright.launch.executor import Executor, Program
+from tilewright.launch.spec import LaunchSpec
+from tilewright.receipt import record
+from tilewright.receipt.verify_report import MutantRow, VerifyReport
+from tilewright.settings import Settings
+from tilewright.workflow.reading import Target, read_file, sidecar_for, target_for
+
+if TYPE_CHECKING:
+    from tilewright.emulator.options import Schedule
+    from tilewright.verification.baseline import BaselineRecord
+    from tilewright.verification.verdict import Verification
+
+Progress = Callable[[str], None]
+ExecutorName = Literal["emulator", "gpu"]
+
+
+@dataclass(frozen=True)
+class VerifyOutcome:
+    """Exit code 0: it passed; 1: a check failed; 4: nothing here can run it."""
+
+    report: VerifyReport
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel that can be run.
+
+    Attributes:
+        spec: the sidecar that says how. constants: of its file.
+        extra_sets: sizes for its K-loop's trip counts, where it has one; reduction: what the loop runs over.
+    """
+
+    kernel: record.Kernel
+    program: Program
+    spec: LaunchSpec
+    constants: Mapping[str, int | float]
+    compiler: str
+    reduction: str | None = None
+    extra_sets: Mapping[str, Mapping[str, int]] | None = None
+
+
+def verify(
+    path: Path,
+    *,
+    against: Path | None = None,
+    kernel: str | None = None,
+    arch: str | None = None,
+    spec: Path | None = None,
+    executor: ExecutorName | None = None,
+    schedule: Schedule | None = None,
+    is_loose: bool = False,
+    mutate: bool = False,
+    shared_bytes: int | None = None,
+    max_seconds: float | None = 600.0,
+    seed: int | None = None,
+    settings: Settings | None = None,
+    use_cache: bool = True,
+    progress: Progress | None = None,
+) -> VerifyOutcome:
+    """Run a kernel at every size set of its sidecar and look for wrong values and hazards.
+
+    Alone, it is compared with itself in another order of threads, and with the sidecar's reference where there is one.
+
+    Args:
+        path: a CUDA source, or a Python file with a Triton kernel.
+        against: the baseline; ``path`` is then a candidate for its place, compared bit for bit.
+        kernel: which ``__global__`` function of ``path``.
+        spec: the sidecar; by default the one beside ``path``, else, for a candidate, the baseline's.
+        executor: ``emulator`` (the default) or ``gpu``, which sees no races.
+        schedule: one order of threads for all runs of the emulator.
+        is_loose: results within a tolerance of the baseline's will do.
+        mutate: also break its synchronisation, place by place, and say which breaks are found.
+        shared_bytes: dynamic shared memory of ``path``'s launch, where the sidecar is the baseline's.
+        max_seconds: a run of the emulator that takes longer is stopped, and has failed; None: no bound.
+        seed: of the inputs; a fresh one by default.
+
+    Raises:
+        TilewrightError: bad input (exit 2) or something missing (exit 3).
+    """
+    say = progress or (lambda _: None)
+    begin = time.perf_counter()
+    settings = settings or Settings.from_environment()
+    job = _Job(path, against, kernel, arch, spec, shared_bytes, settings, use_cache)
+    say("compiling")
+    target, candidate, baseline = job.open()
+    runner = _executor(executor, target.arch, schedule, max_seconds, path)
+    kept = _baseline_runs(baseline or candidate, runner, secrets.randbits(32) if seed is None else seed, say)
+    verdict = kept.verification
+    if baseline is not None:
+        verdict = _compare(candidate, baseline, kept, runner, shared_bytes, is_loose, say)
+    from tilewright.workflow.records import verification_record
+
+    mutants = _mutants(candidate, baseline, kept, runner, shared_bytes, say) if mutate else ()
+    report = VerifyReport(
+        tool=record.Tool(__version__, candidate.compiler),
+        kernel=candidate.kernel,
+        arch=target.arch,
+        arch_reason=target.reason,
+        executor=runner.name,
+        schedule=schedule or "",
+        verify=verification_record(verdict),
+        against=baseline.kernel if baseline is not None else None,
+        baseline=verification_record(kept.verification) if baseline is not None else None,
+        mutants=mutants,
+        notes=(
+            f"seed of the inputs: {kept.seed}",
+            *(f"left out, since the kernel does not handle it: {x}" for x in kept.left_out),
+        ),
+        timings_s={"total": round(time.perf_counter() - begin, 3)},
+    )
+    return VerifyOutcome(report, _exit_code(report))
+
+
+def _exit_code(report: VerifyReport) -> int:
+    if report.verify.verdict == "failed" or report.verify.hazards:
+        return EXIT_CHECK_FAILED
+    return EXIT_OK if report.verify.verdict == "passed" else EXIT_REFUSED
+
+
+@dataclass(frozen=True)
+class _Job:
+    path: Path
+    against: Path | None
+    kernel: str | None
+    arch: str | None
+    spec: Path | None
+    shared_bytes: int | None
+    settings: Settings
+    use_cache: bool
+
+    def open(self) -> tuple[Target, Candidate, Candidate | None]:
+        """The target, the kernel in question, and the baseline it is held against."""
+        if self.against is None:
+            sidecar = sidecar_for(self.path, self.spec, self.kernel)
+            if sidecar is None:
+                raise _no_sidecar(self.path)
+            target = target_for(self.arch, sidecar, None)
+            return target, self._candidate(self.path, self.kernel, sidecar, target), None
+        sidecar = sidecar_for(self.against, self.spec, None)
+        if sidecar is None:
+            raise _no_sidecar(self.against)
+        target = target_for(self.arch, sidecar, None)
+        baseline = self._candidate(self.against, None, sidecar, target)
+        own = sidecar_for(self.path, None, self.kernel) if self.spec is None else None
+        name = self.kernel if own is not None else self.kernel or _kernel_of(self.path, sidecar.kernel)
+        candidate = self._candidate(self.path, name, own or sidecar, target)
+        _check_arguments(candidate.spec, sidecar)
+        return target, candidate, baseline
+
+    def _candidate(self, path: Path, kernel: str | None, spec: LaunchSpec, target: Target) -> Candidate:
+        if path.suffix == ".py":
+            raise TilewrightError("verify/no_triton", "Triton kernels are not read yet.", {"file": str(path)})
+        from tilewright.source.analysis import analyse
+        from tilewright.source.kernel import Refusal
+        from tilewright.workflow.opening import open_file
+        from tilewright.workflow.trip_sets import trip_sets
+
+        opened = open_file(read_file(path), path, kernel, spec, target.arch, self.settings, self.use_cache)
+        constants = opened.kernel.constants.names()
+        tiled = analyse(opened.kernel, opened.block)
+        reduction, extra = (None, {}) if isinstance(tiled, Refusal) else trip_sets(tiled, spec, constants, (2, 3, 4))
+        built = opened.baseline
+        return Candidate(
+            record.Kernel(str(path), opened.function.qualified, opened.function.line),
+            Program(built.cubin, built.ptx, built.kernel, built.arch),
+            spec,
+            constants,
+            built.toolchain or "",
+            reduction,
+            extra,
+        )
+
+
+def _no_sidecar(path: Path) -> TilewrightError:
+    return TilewrightError(
+        "verify/no_sidecar",
+        "Nothing says how the kernel is launched.",
+        {"file": str(path), "need": f"{path.stem}.toml beside it, or --spec"},
+        "A sidecar gives grid, block, sizes and arguments; examples/igemm_wmma.toml is one.",
+        EXIT_BAD_INPUT,
+    )
+
+
+def _kernel_of(path: Path, name: str) -> str | None:
+    """The kernel of the baseline's name, where the candidate has it; else its only one decides."""
+    from tilewright.source.reader import read_source
+
+    found = [k.name for k in read_source(read_file(path), str(path)).kernels]
+    return name if name in found or len(found) != 1 else found[0]
+
+
+def _check_arguments(candidate: LaunchSpec, baseline: LaunchSpec) -> None:
+    """The same arrays, by name and element type: the candidate gets the baseline's inputs."""
+    need = {arg.name: arg.dtype.name for arg in baseline.args if arg.is_pointer}
+    have = {arg.name: arg.dtype.name for arg in candidate.args if arg.is_pointer}
+    if need != have:
+        message = f"the candidate's arrays are {have}, the baseline's {need}; they must be the same."
+        raise candidate.error(("args",), "other_arguments", message)
+
+
+def _executor(
+    name: ExecutorName | None, arch: str, schedule: Schedule | None, max_seconds: float | None, path: Path
+) -> Executor:
+    if name != "gpu":
+        from tilewright.emulator.executor import EmulatorExecutor
+        from tilewright.emulator.options import EmulatorOptions
+
+        return EmulatorExecutor(arch, EmulatorOptions(schedule=schedule, max_seconds=max_seconds), path.name)
+    gpu = find_gpu()
+    if gpu is None:
+        raise TilewrightError(
+            "gpu/none",
+            "There is no GPU here.",
+            hint="The emulator needs none: --executor emulator.",
+            exit_code=EXIT_MISSING,
+        )
+    if arch_mismatch(arch, gpu.arch):
+        raise TilewrightError(
+            "gpu/other_arch",
+            f"The code is for {arch}, and the GPU here is {gpu.arch}.",
+            hint=f"Build for it with --arch {gpu.arch}, or use --executor emulator.",
+        )
+    from tilewright.gpu.executor import GpuExecutor
+
+    return GpuExecutor(gpu)
+
+
+def _baseline_runs(base: Candidate, runner: Executor, seed: int, say: Progress) -> BaselineRecord:
+    from tilewright.verification.baseline import baseline_runs
+    from tilewright.verification.reference import load_reference
+
+    return baseline_runs(
+        base.program,
+        base.spec,
+        base.constants,
+        runner,
+        seed,
+        load_reference(base.spec.reference) if base.spec.reference is not None else None,
+        base.extra_sets,
+        base.reduction or "K",
+        lambda name: say(f"{Path(base.kernel.file).name} at {name}"),
+    )
+
+
+def _launch_at(
+    candidate: Candidate, baseline: Candidate, shared_bytes: int | None
+) -> Callable[[Mapping[str, int]], BoundLaunch]:
+    """The candidate's launch: by its own sidecar, or by the baseline's with the constants of its own file."""
+    constants = {**baseline.constants, **candidate.constants}
+
+    def at(sizes: Mapping[str, int]) -> BoundLaunch:
+        launch = bind(candidate.spec, sizes, constants)
+        return launch if shared_bytes is None else replace(launch, shared_bytes=shared_bytes)
+
+    return at
+
+
+def _compare(
+    candidate: Candidate,
+    baseline: Candidate,
+    kept: BaselineRecord,
+    runner: Executor,
+    shared_bytes: int | None,
+    is_loose: bool,
+    say: Progress,
+) -> Verification:
+    from tilewright.verification.variant import verify as verify_variant
+
+    name = Path(candidate.kernel.file).name
+    return verify_variant(
+        kept,
+        candidate.program,
+        None,
+        runner,
+        lambda n: say(f"{name} at {n}"),
+        launch_at=_launch_at(candidate, baseline, shared_bytes),
+        is_loose=is_loose,
+    )
+
+
+def _mutants(
+    candidate: Candidate,
+    baseline: Candidate | None,
+    kept: BaselineRecord,
+    runner: Executor,
+    shared_bytes: int | None,
+    say: Progress,
+) -> tuple[MutantRow, ...]:
+    """Broken twins of the candidate, made in its PTX, and what finds each."""
+    return ()
