@@ -38,6 +38,10 @@ class Oracle:
         self.history: dict[Byte, list[Event]] = defaultdict(list)
         self.pending: dict[Byte, tuple[Thread, set[Event]]] = {}
         self.outstanding: dict[Byte, list[tuple[Thread, int]]] = defaultdict(list)
+        self.filled: set[Byte] = set()
+        self.fenced: dict[Thread, set[Event]] = {thread: set() for thread in self.threads}
+        self.observed: dict[Thread, set[Event]] = {thread: set() for thread in self.threads}
+        self.released: dict[Byte, set[Event]] = defaultdict(set)
         self.count = 0
         self.next: dict[Thread, tuple[set[Event], set[Event]]] = {}
 
@@ -58,14 +62,16 @@ class Oracle:
             reads = [event for event in strange if event.kind == "read"]
             writes = [event for event in strange if event.kind == "write"] if byte not in self.pending else []
             atomics = [event for event in strange if event.kind == "atomic"]
-            is_read = what in ("read", "async_read")
+            is_read = what in ("read", "async_read", "strong_read")
+            is_strong = what in ("atomic", "strong_read", "strong_write")
             if byte in self.pending:
                 found.add(("read_in_flight" if is_read or what == "atomic" else "write_in_flight", True))
-            elif (is_read or what == "atomic") and not any(event.kind == "write" for event in past):
+            elif (is_read or what == "atomic") and byte not in self.filled:
                 found.add(("uninitialised_read", True))
             if writes:
-                found.add(("race_write_after_write" if what in ("write", "issue") else "race_read_after_write", True))
-            if atomics and what != "atomic":
+                is_write = what in ("write", "issue", "strong_write")
+                found.add(("race_write_after_write" if is_write else "race_read_after_write", True))
+            if atomics and not is_strong:
                 kind = "race_read_after_write" if is_read else "race_write_after_write"
                 found.add((kind, self.other_warp(thread, atomics)))
             if reads and not is_read:
@@ -87,13 +93,23 @@ class Oracle:
     # What a step does
 
     def access(self, what: str, accesses: Iterable[tuple[Thread, Byte]], token: int | None = None) -> None:
-        kind = {"async_read": "read", "land": "write"}.get(what, what)
+        kind = {"async_read": "read", "land": "write", "strong_write": "atomic"}.get(what, what)
+        accesses = list(accesses)
+        for thread, byte in accesses:  # the atomics of one instruction see one another
+            if what in ("atomic", "strong_write"):
+                self.released[byte] |= self.fenced[thread]
         for thread, byte in accesses:
             if what == "issue":
                 self.pending[byte] = (thread, set(self.known[thread]))
                 continue
             if what == "land":
                 del self.pending[byte]
+            if what in ("write", "land", "strong_write"):
+                self.filled.add(byte)
+            if what in ("atomic", "strong_read"):
+                self.observed[thread] |= self.released[byte]
+            if what == "strong_read":
+                continue
             event = self.event(thread, kind)
             self.history[byte].append(event)
             self.known[thread].add(event)
@@ -103,6 +119,7 @@ class Oracle:
     def land_async(self, bytes_: Iterable[Byte], barrier: Barrier) -> None:
         for byte in bytes_:
             issuer, known = self.pending.pop(byte)
+            self.filled.add(byte)
             event = self.event(None, "write")
             self.history[byte].append(event)
             learnt = {e for e in self.known[issuer] if e.thread is None or e.thread[:2] != issuer[:2]}
@@ -140,6 +157,13 @@ class Oracle:
         for thread, (known, shown) in self.next.items():
             self.known[thread], self.shown[thread] = known, shown
         self.next = {}
+
+    def memory_fence(self, threads: list[Thread]) -> None:
+        """Of one warp: what any of its lanes has observed is known to all."""
+        observed = set().union(*(self.observed[thread] for thread in threads))
+        for thread in threads:
+            self.known[thread] |= observed
+            self.fenced[thread] = set(self.known[thread])
 
     def fence(self, threads: list[Thread]) -> None:
         for thread in threads:

@@ -422,3 +422,20 @@ def test_warps_that_write_the_same_value(bench: Bench, same: str) -> None:
         assert bench.only().count == (32 if same == "none" else 16) * len(bench.slots)
     bench.go("read", 0, 0, 63)
     assert "race_read_after_write" in bench.kinds
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_last_to_arrive_at_a_counter(fenced: bool) -> None:
+    """Every warp writes, fences and counts, all in one call; the one that finds itself last reads what all wrote."""
+    bench = Bench(True)
+    bench.go("strong_write", 0, 512, 50)
+    bench.shadow.barrier_all()
+    linear = ALL // PER * SMEM + ALL % PER * 4
+    bench.shadow.write(ALL, linear, 4, 60)
+    bench.shadow.fence(ALL)
+    heads = ALL[::32]
+    bench.shadow.atomic(heads, heads // PER * SMEM + 512, 4, 61)
+    if fenced:
+        bench.shadow.fence(ALL)
+    bench.go("read", 1, 0, 70)
+    assert bench.kinds == (set() if fenced else {"race_read_after_write"})

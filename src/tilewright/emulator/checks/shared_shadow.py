@@ -120,8 +120,9 @@ class SharedShadow:
             self._check_read(access, site, plain=False)
             self._check_readers(access, site)
             self._granules.mark_atomic(access, access.actor & ANY_LANE | now << LANE_BITS)
-            self._locations.read(access)
+            # In this order, as threads of one call may be the first and the last to arrive at a counter.
             self._locations.written(access)
+            self._locations.read(access)
 
     def strong_read(self, threads: IntArray, linear: IntArray, size: int, site: int) -> None:
         """``ld.volatile``, ``ld.relaxed`` (``ld.acquire``: and ``fence`` after it): races with plain stores only."""
