@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilewright.emulator.lower import barriers, bulk, control, conversions, copies, fences, floats, integers, matrix, memory, moves, warp, wgmma
+from tilewright.emulator.lower import barriers, bulk, clusters, control, conversions, copies, fences, floats, integers, matrix, memory, moves, warp, wgmma
 from tilewright.emulator.lower.modifiers import is_known
 from tilewright.emulator.lower.writer import BlockWriter
 from tilewright.ptx.module import Instruction
@@ -22,6 +22,7 @@ BY_OPCODE: Mapping[str, Lowering] = {
     **wgmma.LOWERINGS,
     **barriers.LOWERINGS,
     **fences.LOWERINGS,
+    **clusters.LOWERINGS,
     **floats.MIXED,
     "cvt": conversions.cvt,
 }

@@ -1,15 +1,22 @@
-"""barrier.cluster: arrival and wait apart, over all threads of a cluster."""
+"""Thread block clusters: their barrier, with arrival and wait apart, and addresses in each other's shared memory."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from tilewright.emulator.faults import Fault
+from tilewright.emulator.machine.addresses import RANK_BITS
 from tilewright.emulator.machine.barriers import Release
-from tilewright.emulator.machine.chunk import Array, Chunk
+from tilewright.emulator.machine.chunk import Active, Array, Chunk
 from tilewright.emulator.machine.watch import Watch
 
 
-class ClusterBarriers:
+_RANK = 0x1F << RANK_BITS
+
+
+class Clusters:
     """Attributes:
 
     waiting: (tag, target, threads, phase that each waits for, site).
@@ -62,3 +69,22 @@ class ClusterBarriers:
         if self.waiting:
             _, _, threads, site = self.waiting[0]
             self.watch.deadlock(site, int(threads[0]), sum(len(t) for _, _, t, _ in self.waiting), "cluster barrier")
+
+    # -- addresses ---------------------------------------------------------------------------------------
+
+    def map_address(self, active: Active, address: Any, rank: Any, site: int) -> Any:
+        """``mapa``: the same place in the block of that rank. Raises Fault where the cluster has no such block."""
+        strange = (rank < 0) | (rank >= self.size)
+        if np.any(strange):
+            have = int(np.asarray(rank).flat[int(np.argmax(strange))])
+            raise Fault("bad_rank", f"block {have} of a cluster of {self.size}", site)
+        if self.size == 1:
+            return address
+        kind = address.dtype.type
+        return (address & ~kind(_RANK)) | ((rank + 1).astype(kind) << kind(RANK_BITS))
+
+    def rank_of(self, active: Active, address: Any) -> Any:
+        """``getctarank``."""
+        found = ((address >> RANK_BITS) & 0x1F).astype(np.int32)
+        own = active.special("%cluster_ctarank")
+        return np.where(found == 0, own, found - np.int32(1))

@@ -13,7 +13,7 @@ from tilewright.emulator.machine.barriers import BlockBarriers
 from tilewright.emulator.machine.bulk_copies import BulkCopies, Tokens
 from tilewright.emulator.machine.bulk_stores import BulkStores
 from tilewright.emulator.machine.chunk import Active, Chunk
-from tilewright.emulator.machine.clusters import ClusterBarriers
+from tilewright.emulator.machine.clusters import Clusters
 from tilewright.emulator.machine.copies import AsyncCopies
 from tilewright.emulator.machine.generic_memory import GenericMemory
 from tilewright.emulator.machine.global_memory import GlobalMemory
@@ -57,7 +57,7 @@ class Machine:
         self.warpgroups = Warpgroups(chunk, self.shared, watch, tokens)
         self.matrices = Matrices(self.warps, self.shared, self.generic)
         self.barriers = BlockBarriers(chunk, watch)
-        self.clusters = ClusterBarriers(chunk, watch)
+        self.clusters = Clusters(chunk, watch)
         self.is_deadlocked = False
         self._params = params
         self._scalars: dict[tuple[int, str], np.generic] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Collection
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -104,19 +105,18 @@ class Scheduler:
         for tag in range(-(-self.chunk.warps // unit)):
             self.add(tag, 0, np.flatnonzero((self.chunk.warp_of // unit == tag) & self.alive))
 
-    def _next(self) -> Key:
-        ready = self.ready
-        if len(ready) == 1:
-            return next(iter(ready))
-        if self.steps % 64 == 0:
-            oldest = min(ready, key=lambda key: self.since[key])
+    def _next(self, among: Collection[Key]) -> Key:
+        if len(among) == 1:
+            return next(iter(among))
+        if self.steps % CLOCK_EVERY == 0:
+            oldest = min(among, key=lambda key: self.since[key])
             if self.steps - self.since[oldest] > PATIENCE:
                 return oldest
         if self.schedule == "random":
-            tags = sorted({tag for tag, _ in ready})
+            tags = sorted({tag for tag, _ in among})
             tag = tags[int(self.random.integers(len(tags)))]
-            return min(key for key in ready if key[0] == tag)
-        return min(ready)
+            return min(key for key in among if key[0] == tag)
+        return min(among)
 
     def _pick(self) -> tuple[Key, Array | None]:
         """The next threads. Warps that would enter a collective without all of their lanes let the others go first."""
@@ -126,7 +126,7 @@ class Scheduler:
             if not candidates and self._wake():
                 passed = []
                 continue
-            key = self._next() if not passed else min(candidates or passed)
+            key = self._next(candidates) if candidates else min(passed)
             threads = self.ready[key]
             whole = None if key in passed else self._whole_warps(key)
             if whole is None:
@@ -311,13 +311,19 @@ class Scheduler:
         return None
 
     def _at_cluster_barrier(self, end: Barrier, tag: int, active: Active, call: BarrierCall) -> int | None:
-        clusters = self.machine.clusters
+        clusters, threads = self.machine.clusters, active.threads
+        if call.guard is not None:
+            guard = active.spread(call.guard)
+            if call.waits and not guard.all():
+                self.add(tag, end.target, threads[~guard])
+            threads = threads[guard]
         if call.arrives:
-            clusters.arrive(active.threads, end.site)
+            clusters.arrive(threads, end.site)
         if not call.waits:
             self._release()
             return end.target
-        clusters.wait(tag, end.target, active.threads, end.site)
+        if len(threads):
+            clusters.wait(tag, end.target, threads, end.site)
         self._release()
         return None
 
