@@ -156,14 +156,16 @@ class Active:
 
     Attributes:
         index: their numbers in the chunk, ascending; None for all of them.
+        local: their places in the registers of their team; None for all of the team's threads.
         count: how many.
     """
 
-    __slots__ = ("_cache", "chunk", "count", "index")
+    __slots__ = ("_cache", "chunk", "count", "index", "local")
 
     def __init__(self, chunk: Chunk, index: Array | None) -> None:
         self.chunk = chunk
         self.index = index
+        self.local = index
         self.count = chunk.threads if index is None else len(index)
         self._cache: dict[str, Any] = {}
 

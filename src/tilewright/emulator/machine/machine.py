@@ -20,7 +20,6 @@ from tilewright.emulator.machine.global_memory import GlobalMemory
 from tilewright.emulator.machine.local_memory import LocalMemory
 from tilewright.emulator.machine.mbarriers import Mbarriers
 from tilewright.emulator.machine.matrices import Matrices
-from tilewright.emulator.machine.registers import Registers
 from tilewright.emulator.machine.shared_memory import SharedMemory
 from tilewright.emulator.machine.tensor_maps import TensorMaps
 from tilewright.emulator.machine.warpgroups import Warpgroups
@@ -46,7 +45,6 @@ class Machine:
         self.shared = SharedMemory(chunk, kernel.layout.shared, watch)
         self.local = LocalMemory(chunk, kernel.layout.local_bytes)
         self.generic = GenericMemory(globe, self.shared, self.local)
-        self.registers = Registers(kernel.initial, chunk.threads)
         self.warps = Warps(watch)
         self.atomics = Atomics(self.generic, random)
         self.mbarriers = Mbarriers(chunk, self.shared, watch)

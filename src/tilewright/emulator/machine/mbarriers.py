@@ -196,12 +196,11 @@ class Mbarriers:
         if found is None:
             return None
         thread, offset, slot = found
-        place, symbol = self.places[offset], self.shared.layout.nearest(offset)
+        place = self.places[offset]
         missing = [f"{place.pending[slot]} of {place.expected[slot]} arrivals"]
         if place.tx[slot]:
             missing.append(f"{place.tx[slot]} bytes")
-        text = f"phase {place.phase[slot]} of the mbarrier {symbol.name}[{offset - symbol.offset}]"
-        return thread, f"{text} still lacks {' and '.join(missing)}"
+        return thread, f"its phase {place.phase[slot]} still lacks {' and '.join(missing)}"
 
     # -- for the copies ----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Registers between blocks: an array over all threads, or one NumPy scalar while all threads agree."""
+"""Registers between blocks: an array over a team's threads, or one NumPy scalar while all of them agree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.emulator.machine.chunk import Active
+from tilewright.emulator.machine.chunk import Active, Array, Chunk
 
 
 class Registers:
@@ -19,16 +19,16 @@ class Registers:
 
     def read(self, active: Active, numbers: tuple[int, ...]) -> list[Any]:
         values = self.values
-        if active.index is None:
+        if active.local is None:
             if self.owned:
                 self.owned.difference_update(numbers)  # the block may hand the same array on under another name
             return [values[i] for i in numbers]
-        index = active.index
+        index = active.local
         return [v[index] if v.ndim else v for v in [values[i] for i in numbers]]
 
     def write(self, active: Active, numbers: tuple[int, ...], results: tuple[Any, ...]) -> None:
         values = self.values
-        if active.index is None:
+        if active.local is None:
             for number, result in zip(numbers, results, strict=True):
                 values[number] = result
             if self.owned:
@@ -48,4 +48,32 @@ class Registers:
         elif number not in self.owned:
             current = self.values[number] = current.copy()
             self.owned.add(number)
-        current[active.index] = result
+        current[active.local] = result
+
+
+class Team:
+    """Threads that the scheduler runs under one tag, and their registers: all of a chunk, or a warp of each block.
+
+    Attributes:
+        size: how many. whole: all of them.
+    """
+
+    def __init__(self, chunk: Chunk, members: Array | None, initial: Sequence[np.generic]) -> None:
+        self.chunk = chunk
+        self.size = chunk.threads if members is None else len(members)
+        self.registers = Registers(initial, self.size)
+        self.whole = chunk.full if members is None else Active(chunk, members)
+        self.whole.local = None
+        self._places: Array | None = None
+        if members is not None:
+            self._places = np.zeros(chunk.threads, np.int64)
+            self._places[members] = np.arange(self.size)
+
+    def active(self, threads: Array | None) -> Active:
+        """Some of its threads, None for all, ready to run."""
+        if threads is None or len(threads) == self.size:
+            return self.whole
+        active = Active(self.chunk, threads)
+        if self._places is not None:
+            active.local = self._places[threads]
+        return active

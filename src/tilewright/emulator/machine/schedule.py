@@ -28,7 +28,9 @@ from tilewright.emulator.faults import Fault
 from tilewright.emulator.machine.barriers import Arrival
 from tilewright.emulator.machine.chunk import WARP, Active, Array
 from tilewright.emulator.machine.machine import Machine
+from tilewright.emulator.machine.registers import Team
 from tilewright.emulator.machine.warpgroups import WARPS
+from tilewright.emulator.machine.warps import Stuck
 
 Schedule = Literal["lockstep", "warp_serial", "random"]
 Key = tuple[int, int]
@@ -60,7 +62,7 @@ class Scheduler:
     def __init__(self, machine: Machine, schedule: Schedule, seed: int, deadline: float | None) -> None:
         self.machine = machine
         self.chunk = machine.chunk
-        self.registers = machine.registers
+        self.teams: dict[int, Team] = {}
         self.blocks = machine.kernel.blocks
         self.schedule = schedule
         self.random = np.random.default_rng(seed)
@@ -90,20 +92,24 @@ class Scheduler:
             raise AssertionError("the same threads are in two places")
         merged = np.concatenate([before, threads])
         merged.sort(kind="stable")
-        self.ready[key] = None if len(merged) == self.chunk.threads else merged
+        self.ready[key] = merged
 
     def _begin(self) -> None:
         start = self.chunk.start()
         if start is not None:
             self.alive[:] = False
             self.alive[start] = True
+        initial = self.machine.kernel.initial
         if self.schedule == "lockstep":
+            self.teams[0] = Team(self.chunk, start, initial)
             self.add(0, 0, start)
             return
         # Warps of a warpgroup keep together where they multiply together.
         unit = WARPS if any(block.has_warpgroup for block in self.blocks) else 1
         for tag in range(-(-self.chunk.warps // unit)):
-            self.add(tag, 0, np.flatnonzero((self.chunk.warp_of // unit == tag) & self.alive))
+            members = np.flatnonzero((self.chunk.warp_of // unit == tag) & self.alive)
+            self.teams[tag] = Team(self.chunk, members, initial)
+            self.add(tag, 0, members)
 
     def _next(self, among: Collection[Key]) -> Key:
         if len(among) == 1:
@@ -126,6 +132,8 @@ class Scheduler:
             if not candidates and self._wake():
                 passed = []
                 continue
+            # Lanes that a collective lacks may wait for ever: then that is what is wrong.
+            self.machine.warps.is_stuck = not candidates and bool(self.held)
             key = self._next(candidates) if candidates else min(passed)
             threads = self.ready[key]
             whole = None if key in passed else self._whole_warps(key)
@@ -168,17 +176,22 @@ class Scheduler:
                 self.machine.land_some()
                 self._resume()
             key, threads = self._pick()
-            self._run_from(key, threads)
+            try:
+                self._run_from(key, threads)
+            except Stuck:
+                self._report_deadlock()
+                return
 
     def _run_from(self, key: Key, threads: Array | None) -> None:
         """Straight on through blocks while nobody else has an earlier claim."""
         tag, number = key
-        active = self.chunk.full if threads is None else Active(self.chunk, threads)
+        team = self.teams[tag]
+        active, registers = team.active(threads), team.registers
         while True:
             self._tick(number, active)
             block = self.blocks[number]
-            results, extra = block.function(self.machine, active, *self.registers.read(active, block.live_in))
-            self.registers.write(active, block.live_out, results)
+            results, extra = block.function(self.machine, active, *registers.read(active, block.live_in))
+            registers.write(active, block.live_out, results)
             following = self._after(block, tag, number, active, extra)
             if following is None:
                 return
@@ -274,8 +287,8 @@ class Scheduler:
     def _at_barrier(self, end: Barrier, tag: int, active: Active, call: BarrierCall) -> int | None:
         if call.kind == "cluster":
             return self._at_cluster_barrier(end, tag, active, call)
-        is_whole = call.guard is None and call.waits and call.reduce is None and active.is_full
-        if is_whole and call.count is None and not self.machine.barriers.waiting and self.alive.all():
+        is_plain = call.guard is None and call.waits and call.reduce is None and call.count is None
+        if is_plain and not self.machine.barriers.waiting and active.count == np.count_nonzero(self.alive):
             if self.machine.watch.shadow is not None:
                 self.machine.watch.shadow.barrier_all()
             return end.target
@@ -331,15 +344,15 @@ class Scheduler:
         for release in self.machine.barriers.release(self.alive):
             self._go_on(release.tag, release.target, release.threads)
             if release.result is not None and release.register >= 0:
-                part = Active(self.chunk, release.threads)
-                self.registers.write(part, (release.register,), (release.result,))
+                team = self.teams[release.tag]
+                team.registers.write(team.active(release.threads), (release.register,), (release.result,))
         for release in self.machine.clusters.release(self.alive):
             self._go_on(release.tag, release.target, release.threads)
 
     def _go_on(self, tag: int, target: int, threads: Array) -> None:
         self.has_moved = True
         threads.sort()
-        self.add(tag, target, None if len(threads) == self.chunk.threads else threads)
+        self.add(tag, target, threads)
 
     def _wake(self) -> bool:
         """Let held threads look again, where there may be something new to see; False: there never will be."""
@@ -365,7 +378,7 @@ class Scheduler:
         self.last_look = self.steps
         again, self.held = self.held, []
         for (tag, number), threads, _, _ in again:
-            self.add(tag, number, None if len(threads) == self.chunk.threads else threads)
+            self.add(tag, number, threads)
 
     def _report_deadlock(self) -> None:
         watch = self.machine.watch

@@ -57,12 +57,21 @@ class Rows:
         return np.where(here, self.spread(mask).view(np.uint32) & _ballot(here)[:, None], np.uint32(0))
 
 
+class Stuck(Exception):  # noqa: N818
+    """Lanes that a collective lacks wait for what never comes."""
+
+
 class Warps:
-    """``alive``: bool per thread of the chunk, the scheduler's; None: everybody is."""
+    """Attributes:
+
+    alive: bool per thread of the chunk, the scheduler's; None: everybody is.
+    is_stuck: nobody else can run any more, and somebody waits.
+    """
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
         self.alive: Array | None = None
+        self.is_stuck = False
 
     def check_mask(self, active: Active, mask: Any, site: int) -> None:
         """A lane that runs a collective must be in its member mask, and every lane in it be here or have ended."""
@@ -79,6 +88,8 @@ class Warps:
         missing = here & (named & _ballot(absent)[:, None] != 0)
         bad = own | missing
         if bad.any():
+            if self.is_stuck:
+                raise Stuck
             at = int(np.flatnonzero(rows.back(bad))[0])
             self.watch.report("warp_mask", site, active, at, "member mask", int(rows.back(named)[at]), 4)
 
@@ -172,6 +183,8 @@ class Warps:
         if not active.has_whole_warps():
             lanes = np.bincount(active.threads >> 5)
             missing = WARP - int(lanes[lanes > 0].min())
+            if self.is_stuck:
+                raise Stuck
             raise Fault("warp_divergence", f"{what} runs in a warp of which {missing} lanes are elsewhere", site)
         self.watch.converge(active)
 
