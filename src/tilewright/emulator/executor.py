@@ -18,7 +18,7 @@ from tilewright.emulator.machine.addresses import OFFSET_BITS
 from tilewright.emulator.machine.chunk import Geometry
 from tilewright.emulator.machine.global_memory import Buffer
 from tilewright.emulator.options import EmulatorOptions, Schedule, chosen_blocks
-from tilewright.emulator.run import Emulation, emulate
+from tilewright.emulator.run import Emulation, emulate, text_of
 from tilewright.errors import TilewrightError
 from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
 from tilewright.launch.executor import Part, Program, RunResult
@@ -89,13 +89,16 @@ class EmulatorExecutor:
         )
         try:
             key, parsed = self._parse(program)
-            error = _misfit(parsed, launch, program.arch)
-            if error:
-                return RunResult({}, error=error), None
+        except TilewrightError as error:
+            return RunResult({}, error=error.message), None
+        misfit = _misfit(parsed, launch, program.arch)
+        if misfit:
+            return RunResult({}, error=misfit), None
+        try:
             kernel = self._compile(key, parsed, launch.shared_bytes)
-        except (TilewrightError, Fault) as fault:
-            unknown = isinstance(fault, Fault) and fault.kind == "not_modelled"
-            return RunResult({}, error=_told(fault, program), is_unsupported=unknown), None
+        except Fault as fault:
+            told = text_of(fault, parsed.graph, self.main_file)
+            return RunResult({}, error=told, is_unsupported=fault.kind == "not_modelled"), None
         buffers, numbers = _buffers(launch, arrays, options.blocks != "all")
         cluster = parsed.function.cluster or (1, 1, 1)
         geometry = Geometry(launch.grid, launch.block, cluster, kernel.layout.smem_bytes, launch.shared_bytes)
@@ -138,12 +141,6 @@ def _any_byte(marks: np.ndarray, item_bytes: int) -> np.ndarray:
     if item_bytes in (2, 4, 8):
         return whole.view(f"u{item_bytes}") != 0
     return whole.reshape(-1, item_bytes).any(axis=1)
-
-
-def _told(fault: TilewrightError | Fault, program: Program) -> str:
-    if isinstance(fault, TilewrightError):
-        return fault.message
-    return f"{fault.message} in {program.kernel}"
 
 
 def _misfit(parsed: Parsed, launch: BoundLaunch, arch: str) -> str:

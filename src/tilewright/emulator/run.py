@@ -25,6 +25,7 @@ from tilewright.emulator.machine.tally import Tally
 from tilewright.emulator.machine.watch import Watch
 from tilewright.emulator.options import EmulatorOptions, chosen_blocks
 from tilewright.launch.executor import Hazard
+from tilewright.ptx.cfg import Graph
 from tilewright.ptx.places import user_line
 
 
@@ -71,10 +72,10 @@ def emulate(
         with np.errstate(all="ignore"):
             launch.run()
     except Fault as fault:
-        error = _text_of(fault, kernel, main_file)
+        error = text_of(fault, kernel.graph, main_file)
         unknown = fault.kind == "not_modelled"
         if fault.kind not in ("not_modelled", "too_long", "trap", "deadlocked"):
-            launch.faults.append(Hazard(fault.kind, _line(kernel, fault.site, main_file), fault.message))
+            launch.faults.append(Hazard(fault.kind, _line(kernel.graph, fault.site, main_file), fault.message))
     hazards = (*_hazards(launch.reporter, kernel, main_file), *launch.faults)
     total = sum(n * kernel.blocks[b].instructions for b, n in launch.counts.items())
     return Emulation(hazards, error, launch.counts, total, launch.tally, unknown)
@@ -186,22 +187,23 @@ def _hazards(reporter: Reporter, kernel: CompiledKernel, main_file: str | None) 
     findings = [f for f in reporter.findings if f.kind.startswith("out_of_bounds") or f.site not in outside]
     names = kernel.graph.instructions
     return [
-        describe(f, lambda site: _line(kernel, site, main_file), lambda site: names[site].full_name) for f in findings
+        describe(f, lambda site: _line(kernel.graph, site, main_file), lambda site: names[site].full_name) for f in findings
     ]
 
 
-def _line(kernel: CompiledKernel, site: int, main_file: str | None) -> int | None:
-    if not 0 <= site < len(kernel.graph.instructions):
+def _line(graph: Graph, site: int, main_file: str | None) -> int | None:
+    if not 0 <= site < len(graph.instructions):
         return None
-    return user_line(kernel.graph.instructions[site].place, main_file)
+    return user_line(graph.instructions[site].place, main_file)
 
 
-def _text_of(fault: Fault, kernel: CompiledKernel, main_file: str | None) -> str:
+def text_of(fault: Fault, graph: Graph, main_file: str | None) -> str:
+    """A fault in words: the line of the source, what is wrong, the instruction and its line in the PTX."""
     if fault.kind == "deadlocked":
         return fault.message
-    line = _line(kernel, fault.site, main_file)
+    line = _line(graph, fault.site, main_file)
     at = f"line {line}: " if line is not None else ""
-    if 0 <= fault.site < len(kernel.graph.instructions):
-        instruction = kernel.graph.instructions[fault.site]
+    if 0 <= fault.site < len(graph.instructions):
+        instruction = graph.instructions[fault.site]
         return f"{at}{fault.message} ({instruction.full_name}, PTX line {instruction.ptx_line})"
     return f"{at}{fault.message}"
