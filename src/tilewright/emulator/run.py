@@ -14,6 +14,7 @@ from tilewright.emulator.checks.reports import Reporter
 from tilewright.emulator.checks.shared_shadow import SharedShadow, bytes_needed
 from tilewright.emulator.checks.wording import describe
 from tilewright.emulator.compiled import CompiledKernel
+from tilewright.emulator.counters.mix import Counters
 from tilewright.emulator.faults import Fault
 from tilewright.emulator.lower.compile import initial_bytes, variable_address
 from tilewright.emulator.machine.addresses import OFFSET_BITS, PARAM_ID
@@ -35,8 +36,9 @@ class Emulation:
 
     Attributes:
         error: why it ended early, or None.
-        counts: threads that ran each basic block. thread_instructions: instructions times threads.
-        tally: of memory traffic, where counters were on.
+        blocks: thread blocks that ran. counts: threads that ran each basic block.
+        thread_instructions: instructions times threads.
+        counters: instructions and memory traffic, where they were asked for and the launch came to its end.
         is_unsupported: it ended at something that is not modelled.
     """
 
@@ -44,8 +46,9 @@ class Emulation:
     error: str | None
     counts: Counter[int] = field(default_factory=Counter)
     thread_instructions: int = 0
-    tally: Tally | None = None
+    counters: Counters | None = None
     is_unsupported: bool = False
+    blocks: int = 0
 
 
 def emulate(
@@ -78,7 +81,10 @@ def emulate(
             launch.faults.append(Hazard(fault.kind, _line(kernel.graph, fault.site, main_file), fault.message))
     hazards = (*_hazards(launch.reporter, kernel, main_file), *launch.faults)
     total = sum(n * kernel.blocks[b].instructions for b, n in launch.counts.items())
-    return Emulation(hazards, error, launch.counts, total, launch.tally, unknown)
+    counters = None
+    if launch.tally is not None and error is None:
+        counters = launch.tally.counters(launch.counts, lambda site: _line(kernel.graph, site, main_file))
+    return Emulation(hazards, error, launch.counts, total, counters, unknown, launch.blocks)
 
 
 def _keep_freed_memory() -> None:
@@ -105,8 +111,9 @@ class _Launch:
         self.params = params
         self.options = options
         self.reporter = Reporter()
-        self.tally = Tally() if options.counters else None
+        self.tally = Tally(kernel) if options.counters else None
         self.counts: Counter[int] = Counter()
+        self.blocks = 0
         self.faults: list[Hazard] = []
         self.random = np.random.default_rng(options.seed) if options.schedule == "random" else None
         limit = options.max_seconds
@@ -115,6 +122,7 @@ class _Launch:
     def run(self) -> None:
         variables = self._variables()
         blocks = _in_clusters(chosen_blocks(self.geometry.grid, self.options.blocks), self.geometry)
+        self.blocks = len(blocks)
         step = self._slots()
         for start in range(0, len(blocks), step):
             self._run_chunk(np.array(blocks[start : start + step]), variables)

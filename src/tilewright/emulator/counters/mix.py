@@ -121,6 +121,11 @@ class CounterSheet:
         traffic = LineTraffic(wavefronts=int(wavefronts.sum()), ideal_wavefronts=int(ideal.sum())).times(copies)
         self._lines[key] = self._lines[key].plus(traffic).plus(LineTraffic(bytes=total))
 
+    def global_bytes(self, key: int | None, count: int, is_write: bool) -> None:
+        """Bytes that belong to requests which are counted elsewhere."""
+        self._global[is_write] += count
+        self._lines[key] = self._lines[key].plus(LineTraffic(bytes=count))
+
     def executed(self, instructions: Iterable[Instruction], threads: int) -> None:
         """A basic block that ``threads`` threads have run through in all."""
         for instruction in instructions:

@@ -1,0 +1,106 @@
+"""How ``wmma.load`` and ``wmma.store`` reach memory: PTX leaves it open, machine code does not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.emulator.matrix import wmma
+from tilewright.emulator.matrix.elements import element_bits
+from tilewright.emulator.matrix.fragments import Which
+from tilewright.ptx.module import Instruction
+
+IntArray = npt.NDArray[np.int64]
+PIECE_BYTES = 16
+_SHAPE = re.compile(r"m\d+n\d+k\d+")
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One wmma load or store. Of the machine code that ptxas makes for sm_75 and up:
+
+    A and B whose elements along k are neighbours in shared memory, or that have 16-bit elements, go through LDSM: eight
+    rows of 16 bytes at a time. All else is loaded and stored lane by lane, neighbours in a lane together: the pairs of a
+    row-major accumulator, four bytes of A in global memory, single bytes of a row-major int8 B.
+    """
+
+    shape: str
+    element: str
+    which: Which
+    row_major: bool
+
+    @property
+    def by_rows(self) -> bool:
+        """In shared memory, it goes through LDSM."""
+        if self.which not in ("a", "b"):
+            return False
+        bits = element_bits(self.element)
+        return bits == 16 or (bits <= 32 and self.row_major == (self.which == "a"))
+
+    @property
+    def pieces(self) -> int:
+        """Of 16 bytes, of the whole matrix."""
+        span = wmma.span(self.shape, self.element, self.which, self.row_major)
+        return span.count * span.row_bytes // PIECE_BYTES
+
+    def accesses(self, pieces: IntArray, is_shared: bool) -> Iterator[tuple[IntArray, IntArray, int]]:
+        """(lanes int64[n], addresses int64[W, n], bytes) of each access of a warp.
+
+        Args:
+            pieces: int64[W, p], addresses of the matrix's 16-byte pieces, row by row.
+        """
+        span = wmma.span(self.shape, self.element, self.which, self.row_major)
+        rows = pieces.reshape(len(pieces), span.count, -1)
+        if is_shared and self.by_rows:
+            # A matrix of 8 rows is a phase of its own: the pieces of 8 rows follow one another.
+            ordered = rows.transpose(0, 2, 1).reshape(len(pieces), -1)
+            for start in range(0, ordered.shape[1], 32):
+                part = ordered[:, start : start + 32]
+                yield np.arange(part.shape[1]), part, PIECE_BYTES
+            return
+        for slow, fast_bytes, size in _lane_accesses(self):
+            yield np.arange(32), rows[:, slow, 0] + fast_bytes, size
+
+
+def transfer_of(instruction: Instruction) -> Transfer | None:
+    """Of a ``wmma.load`` or ``wmma.store``; None for everything else."""
+    modifiers = instruction.modifiers
+    if instruction.opcode != "wmma" or modifiers[0] not in ("load", "store"):
+        return None
+    shape = next(m for m in modifiers if _SHAPE.fullmatch(m))
+    which: Which = "a" if modifiers[1] == "a" else "b" if modifiers[1] == "b" else "d"
+    return Transfer(shape, modifiers[-1], which, "row" in modifiers)
+
+
+@cache
+def _lane_accesses(transfer: Transfer) -> tuple[tuple[IntArray, IntArray, int], ...]:
+    """(row of the memory int64[32], bytes into it int64[32], bytes) of each access of a lane."""
+    bits = element_bits(transfer.element)
+    slow, fast = wmma.load_offsets(transfer.shape, transfer.element, transfer.which, transfer.row_major)
+    out: list[tuple[IntArray, IntArray, int]] = []
+    seen: set[bytes] = set()
+    at = 0
+    while at < slow.shape[1]:
+        count = 1
+        while _are_neighbours(slow, fast, at, 2 * count, bits):
+            count *= 2
+        place = slow[:, at].tobytes() + fast[:, at].tobytes()
+        if place not in seen:  # the f16 fragments of small shapes hold everything twice
+            seen.add(place)
+            out.append((slow[:, at], fast[:, at] * bits // 8, max(count * bits // 8, 1)))
+        at += count
+    return tuple(out)
+
+
+def _are_neighbours(slow: IntArray, fast: IntArray, at: int, count: int, bits: int) -> bool:
+    """``count`` elements from ``at`` on lie side by side in every lane, at a multiple of their size."""
+    if at + count > slow.shape[1] or count * bits > 8 * PIECE_BYTES:
+        return False
+    run = fast[:, at : at + count]
+    is_one_row = (slow[:, at : at + count] == slow[:, at : at + 1]).all()
+    return bool(is_one_row and not (run[:, 0] % count).any() and (run == run[:, :1] + np.arange(count)).all())
