@@ -11,6 +11,8 @@ import numpy as np
 from tilewright.emulator.compiled import CompiledBlock, CompiledKernel
 from tilewright.emulator.layout import lay_out
 from tilewright.emulator.lower.accumulators import suspects
+from tilewright.emulator.lower.bundles import run_length, write_run
+from tilewright.emulator.lower.fences import are_in
 from tilewright.emulator.lower.runtime import NAMES
 from tilewright.emulator.lower.table import MODULES, lowering_of
 from tilewright.emulator.lower.writer import BlockWriter, Scope
@@ -68,6 +70,7 @@ def compile_kernel(parsed: Parsed, dynamic_bytes: int) -> CompiledKernel:
         namespace={**NAMES, **MODULES},
         registers={},
         compute=parsed.compute,
+        has_fences=are_in(parsed.graph.instructions),
     )
     early = suspects(parsed.graph)
     written = [_write(scope, block, early) for block in parsed.graph.blocks]
@@ -91,8 +94,16 @@ def compile_kernel(parsed: Parsed, dynamic_bytes: int) -> CompiledKernel:
 
 def _write(scope: Scope, block: Block, early: Mapping[int, tuple[int, ...]]) -> tuple[BlockWriter, str]:
     writer = BlockWriter(scope, block)
+    behind = 0  # of the last bundle
     for k, instruction in enumerate(block.instructions):
         writer.site = block.first_site + k
+        if k < behind:
+            continue
+        length = 1 if early else run_length(block.instructions, k)
+        if length > 1:
+            behind = k + length
+            write_run(writer, block.instructions[k:behind])
+            continue
         lowering = lowering_of(instruction)
         if lowering is None:
             raise writer.not_modelled(instruction.full_name)
