@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from kernel_table import TestKernel
@@ -34,8 +34,13 @@ class Ran:
         return {hazard.kind for hazard in self.emulation.hazards}
 
 
-def ptx_of(case: TestKernel) -> str:
-    artifact = build(case.request, Settings.from_environment())
+def ptx_of(case: TestKernel, *edits: tuple[str, str]) -> str:
+    """What it compiles to; ``edits``: of the source, each (what stands there once, what is to stand there)."""
+    request = case.request
+    for old, new in edits:
+        assert request.source.count(old) == 1, old
+        request = replace(request, source=request.source.replace(old, new))
+    artifact = build(request, Settings.from_environment())
     assert isinstance(artifact, Artifact), artifact
     return artifact.ptx
 
@@ -87,3 +92,36 @@ def check_values(case: TestKernel, ran: Ran) -> None:
         have = ran.arrays[name]
         bits = f"u{want.dtype.itemsize}"
         assert np.array_equal(have.view(bits), want.view(bits)) or np.array_equal(have, want), name
+
+
+def line_of(case: TestKernel, text: str) -> int:
+    """The one line of its source that holds a text."""
+    lines = [k for k, line in enumerate(case.request.source.splitlines(), 1) if text in line]
+    assert len(lines) == 1, (text, lines)
+    return lines[0]
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A kernel of the table, broken.
+
+    Attributes:
+        edit: of the source: what is there, what is there instead.
+        found: (kind, a text of the line) that must be reported.
+        words: one of the messages must hold them.
+    """
+
+    case: TestKernel
+    edit: tuple[str, str]
+    found: tuple[tuple[str, str], ...]
+    words: str = ""
+
+    def run(self, options: EmulatorOptions) -> Ran:
+        return run_case(self.case, options, ptx_of(self.case, self.edit))
+
+    def check(self, ran: Ran) -> None:
+        hazards = ran.emulation.hazards
+        have = {(hazard.kind, hazard.line) for hazard in hazards}
+        want = {(kind, line_of(self.case, text)) for kind, text in self.found}
+        assert want <= have, (want - have, have)
+        assert any(self.words in hazard.message for hazard in hazards), [hazard.message for hazard in hazards]

@@ -83,6 +83,8 @@ class _Words:
 
     def wait_for_copy(self, copy: str) -> str:
         """The wait that makes an asynchronous copy land."""
+        if "bulk_group" in copy:
+            return "wait for its group (cp.async.bulk.commit_group, cp.async.bulk.wait_group.read)"
         if "bulk" in copy:
             return "wait for its mbarrier (mbarrier.try_wait)"
         return "wait for its group (cp.async.wait_group / __pipeline_wait_prior)"
@@ -161,6 +163,11 @@ def _race(first: str, then: str) -> Callable[[_Words], str]:
 
 
 def _never_waited(w: _Words) -> str:
+    if "bulk_group" in w.name:
+        return (
+            f"the {_short(w.name)} of {w.here} from {w.bytes} by {w.thread} may not have read it when the kernel ends: "
+            f"{w.wait_for_copy(w.name)} before the end"
+        )
     return (
         f"the {_short(w.name)} of {w.here} to {w.bytes} by {w.thread} is still in flight when the kernel ends: "
         f"{w.wait_for_copy(w.name)} before the end"
@@ -175,6 +182,11 @@ def _proxy(w: _Words) -> str:
 
 
 def _async_read(w: _Words) -> str:
+    if not w.detail.size_bytes:
+        return (
+            f"a result of the wgmma of {w.there} is read at {w.here} by {w.thread} while it is still being computed: "
+            f"commit it (wgmma.commit_group) and add wgmma.wait_group before {w.here}"
+        )
     wait = "wgmma.wait_group" if "wgmma" in w.other_name else "cp.async.bulk.wait_group.read"
     return (
         f"{w.bytes} is written at {w.here} by {w.thread} while the {_short(w.other_name)} of {w.there} ({w.other}) "

@@ -43,11 +43,27 @@ def ld(w: BlockWriter, i: Instruction) -> None:
     with w.guarded(i.guard):
         address = w.address(source, space)
         memory = f"M.{MEMORIES[space]}"
-        if count == 1:
+        if space == "shared" and _is_strong(w, i):
+            values = f"M.shared.strong_load({w.threads}, {address}, {count}, {dtype!r}, {w.site})"
+            w.write_all(target, type_, values)
+            if "acquire" in i.modifiers:
+                w.line(f"M.watch.fence({w.threads})")
+        elif count == 1:
             w.write(target, type_, f"{memory}.load({w.threads}, {address}, {size}, {dtype!r}, {w.site})")
         else:
             values = f"{memory}.load_vector({w.threads}, {address}, {count}, {dtype!r}, {w.site})"
             w.write_all(target, type_, values)
+
+
+def _is_strong(w: BlockWriter, i: Instruction) -> bool:
+    """Accesses that threads may agree on through memory (PTX ISA, "Strong operations").
+
+    ``volatile`` counts where the kernel has fences too: without any, it is the old way to write loops over a warp that
+    miss a ``__syncwarp()``, and that is a race.
+    """
+    if any(m in i.modifiers for m in ("relaxed", "acquire", "release", "mmio")):
+        return True
+    return "volatile" in i.modifiers and w.scope.has_fences
 
 
 def _typed(w: BlockWriter, i: Instruction) -> str:
@@ -78,7 +94,13 @@ def st(w: BlockWriter, i: Instruction) -> None:
     with w.guarded(i.guard):
         address = w.address(target, space)
         memory = f"M.{MEMORIES[space]}"
-        if count == 1:
+        if space == "shared" and _is_strong(w, i):
+            if "release" in i.modifiers:
+                w.line(f"M.watch.fence({w.threads})")
+            items = source.items if isinstance(source, Vector) else (source,)
+            values = ", ".join(w.read(item, type_) for item in items)
+            w.line(f"M.shared.strong_store({w.threads}, {address}, ({values},), {dtype!r}, {w.site})")
+        elif count == 1:
             value = w.read(source, type_)
             w.line(f"{memory}.store({w.threads}, {address}, {size}, {value}, {dtype!r}, {w.site})")
         else:
@@ -146,5 +168,5 @@ LOWERINGS = {
     "atom": atom,
     "red": atom,
     "createpolicy": createpolicy,
-    **dict.fromkeys(("prefetch", "prefetchu", "discard", "applypriority", "membar", "pmevent"), nothing),
+    **dict.fromkeys(("prefetch", "prefetchu", "discard", "applypriority", "pmevent"), nothing),
 }

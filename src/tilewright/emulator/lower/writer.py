@@ -43,6 +43,7 @@ class Scope:
         namespace: globals of the generated code: constants and functions, filled while it is written.
         registers: number of each register.
         compute: compute capability, as 90.
+        has_fences: between threads: __threadfence and its kin.
     """
 
     function: Function
@@ -52,6 +53,7 @@ class Scope:
     namespace: dict[str, Any]
     registers: dict[str, int]
     compute: int
+    has_fences: bool = False
     smallest_shared: list[int] = field(default_factory=lambda: [16])
 
 

@@ -108,6 +108,21 @@ class SharedMemory:
         rows = np.stack([active.spread(v) for v in values], axis=1).astype(dtype, copy=False)
         self.view(f"V{size}")[linear >> SHIFT[size]] = rows.view(f"V{size}").reshape(-1)
 
+    def strong_load(self, active: Active, address: Any, count: int, dtype: str, site: int) -> tuple[Array, ...]:
+        """``ld.volatile``, ``ld.relaxed``: threads may talk through it."""
+        size = np.dtype(dtype).itemsize * count
+        linear = self.linear(active, address, size, site, "read")
+        self.watch.strong_access(active, linear, size, site, "read")
+        rows = self.view(f"V{size}")[linear >> SHIFT[size]].view(dtype).reshape(-1, count)
+        return tuple(np.ascontiguousarray(rows[:, i]) for i in range(count))
+
+    def strong_store(self, active: Active, address: Any, values: tuple[Any, ...], dtype: str, site: int) -> None:
+        size = np.dtype(dtype).itemsize * len(values)
+        linear = self.linear(active, address, size, site, "write")
+        self.watch.strong_access(active, linear, size, site, "write")
+        rows = np.stack([active.spread(v) for v in values], axis=1).astype(dtype, copy=False)
+        self.view(f"V{size}")[linear >> SHIFT[size]] = rows.view(f"V{size}").reshape(-1)
+
     def load_rows(self, active: Active, address: Array, size: int, site: int) -> Array:
         """uint8[threads, size] of aligned pieces."""
         linear = self.linear(active, address, size, site, "read")

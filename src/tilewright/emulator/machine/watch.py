@@ -45,6 +45,19 @@ class Watch:
         if self.shadow is not None:
             self.shadow.converge(active.threads)
 
+    def strong_access(self, active: Active, linear: Array, size: int, site: int, what: str) -> None:
+        """A volatile or relaxed access to shared memory."""
+        if self.tally is not None:
+            self.tally.shared(active, linear, size, site, what)
+        if self.shadow is not None:
+            access = self.shadow.strong_read if what == "read" else self.shadow.strong_write
+            access(active.threads, linear, size, site)
+
+    def fence(self, active: Active) -> None:
+        """With strong accesses on both sides it orders threads."""
+        if self.shadow is not None:
+            self.shadow.fence(active.threads)
+
     def proxy_fence(self, active: Active) -> None:
         """What the threads know is shown to the asynchronous proxy."""
         if self.shadow is not None:
