@@ -70,7 +70,9 @@ def test_a_broken_twin_is_reported(name: str) -> None:
     twin.check(twin.run(EmulatorOptions(max_seconds=20)))
 
 
-@pytest.mark.parametrize("name", ["wgmma: last wait dropped", "specialised: wait dropped", "store: proxy fence dropped"])
+@pytest.mark.parametrize(
+    "name", ["wgmma: last wait dropped", "specialised: wait dropped", "store: proxy fence dropped"]
+)
 @pytest.mark.parametrize("schedule", ["warp_serial", "random"])
 def test_whatever_the_order_of_warps(name: str, schedule: str) -> None:
     ran = TWINS[name].run(EmulatorOptions(schedule=schedule, max_seconds=20))  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ POLL = "mbarrier_poll(shared_address(&full[stage]), t / STAGES & 1);"
 TWINS = {
     "full wait dropped": Twin(
         TMA, (FULL_WAIT, ";"),
-        (("read_in_flight", "ldmatrix_x4("), ("read_in_flight", "ldmatrix_x2("), ("copy_never_waited", "&a_map, t * BK")),
+        (("read_in_flight", "ldmatrix_x4("), ("copy_never_waited", "&a_map, t * BK")),
     ),
     "empty wait dropped": Twin(TMA, (EMPTY_WAIT, ";"), (("race_write_after_read", "&a_map, t * BK"),)),
     "expect_tx dropped": Twin(TMA, (EXPECT, "mbarrier_arrive(barrier);"), (("read_in_flight", "ldmatrix_x4("),)),
@@ -56,7 +56,8 @@ TWINS = {
         TMA, ("__syncthreads();", ";"), (("race_read_after_write", FULL_WAIT),)
     ),
     "cp.async: full wait dropped": Twin(
-        GROUPS, (POLL, ";"), (("read_in_flight", "sum[j] = fmaf"), ("copy_never_waited", "cp_async_16(shared_address(&a")),
+        GROUPS, (POLL, ";"),
+        (("read_in_flight", "sum[j] = fmaf"), ("copy_never_waited", "cp_async_16(shared_address(&a")),
     ),
     "cp.async: arrival does not wait for the copies": Twin(
         GROUPS, ("cp_async_arrive(shared_address(&full[stage]));", "mbarrier_arrive(shared_address(&full[stage]));"),
@@ -87,7 +88,9 @@ def test_a_broken_twin_is_reported(name: str) -> None:
     twin.check(twin.run(EmulatorOptions(max_seconds=20)))
 
 
-@pytest.mark.parametrize("name", ["full wait dropped", "expect_tx dropped", "nobody arrives", "cp.async: full wait dropped"])
+@pytest.mark.parametrize(
+    "name", ["full wait dropped", "expect_tx dropped", "nobody arrives", "cp.async: full wait dropped"]
+)
 @pytest.mark.parametrize("schedule", ["warp_serial", "random"])
 def test_whatever_the_order_of_warps(name: str, schedule: str) -> None:
     ran = TWINS[name].run(EmulatorOptions(schedule=schedule, max_seconds=20))  # type: ignore[arg-type]

@@ -11,7 +11,14 @@ from run_kernels import check_values, ptx_of, run_case
 from tilewright.emulator.options import EmulatorOptions, Schedule
 
 NOT_MODELLED = {"mma_nvfp4": "kind::mxf4nvf4"}
-ASYNCHRONOUS = ("ring_cp_async_mbarrier", "ring_cp_async_groups", "ring_bulk", "ring_tma", "gemm_wgmma", "cluster_multicast")
+ASYNCHRONOUS = (
+    "ring_cp_async_mbarrier",
+    "ring_cp_async_groups",
+    "ring_bulk",
+    "ring_tma",
+    "gemm_wgmma",
+    "cluster_multicast",
+)
 each = pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name)
 
 

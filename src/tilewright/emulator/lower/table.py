@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilewright.emulator.lower import barriers, bulk, clusters, control, conversions, copies, fences, floats, integers, matrix, memory, moves, warp, wgmma
+from tilewright.emulator.lower import (
+    barriers,
+    bulk,
+    clusters,
+    control,
+    conversions,
+    copies,
+    fences,
+    floats,
+    integers,
+    matrix,
+    memory,
+    moves,
+    warp,
+    wgmma,
+)
 from tilewright.emulator.lower.modifiers import is_known
 from tilewright.emulator.lower.writer import BlockWriter
 from tilewright.ptx.module import Instruction

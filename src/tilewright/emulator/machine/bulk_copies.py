@@ -111,9 +111,7 @@ class BulkCopies:
 
     # -- instructions ------------------------------------------------------------------------------------
 
-    def load(
-        self, active: Active, target: Any, source: Any, size: Any, barrier: Any, blocks: Any, site: int
-    ) -> None:
+    def load(self, active: Active, target: Any, source: Any, size: Any, barrier: Any, blocks: Any, site: int) -> None:
         """``cp.async.bulk`` from global memory. ``blocks``: the mask of a multicast, or None."""
         target, source, size, barrier = (active.spread(x) for x in (target, source, size, barrier))
         check_alignment(target, source, size, site)

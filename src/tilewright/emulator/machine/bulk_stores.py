@@ -102,9 +102,7 @@ class BulkStores:
         for mapped in self.maps.find(active, tensor_map, len(corner), site):
             mine = corners[mapped.which]
 
-            def write(
-                threads: Active, chosen: Array, rows: Array, mapped: Mapped = mapped, mine: Array = mine
-            ) -> None:
+            def write(threads: Active, chosen: Array, rows: Array, mapped: Mapped = mapped, mine: Array = mine) -> None:
                 part = Mapped(mapped.tensor, mapped.buffer, threads, chosen)
                 self.maps.store(part, mine[chosen], rows, operation, site)
 
@@ -175,14 +173,14 @@ class BulkStores:
         assert store.rows is not None
         store.write(Active(self.chunk, store.threads), store.which, store.rows)
 
-    def _write(
-        self, active: Active, target: Array, rows: Array, reduces: tuple[str, str] | None, site: int
-    ) -> None:
+    def _write(self, active: Active, target: Array, rows: Array, reduces: tuple[str, str] | None, site: int) -> None:
         if reduces is not None:
             # One copy after the other: several may add to one place.
             for at in range(len(target)):
                 one = Active(self.chunk, active.threads[at : at + 1])
                 old = self.globe.load_rows(one, target[at : at + 1], UNIT, site)
-                self.globe.store_rows(one, target[at : at + 1], reductions.combine(old, rows[at : at + 1], *reduces), site)
+                self.globe.store_rows(
+                    one, target[at : at + 1], reductions.combine(old, rows[at : at + 1], *reduces), site
+                )
             return
         self.globe.store_rows(active, target, rows, site)

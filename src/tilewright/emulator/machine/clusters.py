@@ -12,7 +12,6 @@ from tilewright.emulator.machine.barriers import Release
 from tilewright.emulator.machine.chunk import Active, Array, Chunk
 from tilewright.emulator.machine.watch import Watch
 
-
 _RANK = 0x1F << RANK_BITS
 
 

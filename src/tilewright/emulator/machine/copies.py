@@ -163,7 +163,7 @@ class AsyncCopies:
     # -- arrivals at an mbarrier -------------------------------------------------------------------------
 
     def pledge(self, active: Active, address: Any, increments: bool, site: int) -> None:
-        """``cp.async.mbarrier.arrive``; ``increments``: the barrier's count grows by the arrival to come (no .noinc)."""
+        """``cp.async.mbarrier.arrive``; ``increments``: no .noinc, the barrier's count grows with it."""
         for offset, slots, which in self.mbarriers.require(active, address, site):
             threads = active.threads if which is None else active.threads[which]
             if increments:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tilewright.emulator.compiled import CompiledKernel
@@ -18,8 +16,8 @@ from tilewright.emulator.machine.copies import AsyncCopies
 from tilewright.emulator.machine.generic_memory import GenericMemory
 from tilewright.emulator.machine.global_memory import GlobalMemory
 from tilewright.emulator.machine.local_memory import LocalMemory
-from tilewright.emulator.machine.mbarriers import Mbarriers
 from tilewright.emulator.machine.matrices import Matrices
+from tilewright.emulator.machine.mbarriers import Mbarriers
 from tilewright.emulator.machine.shared_memory import SharedMemory
 from tilewright.emulator.machine.tensor_maps import TensorMaps
 from tilewright.emulator.machine.warpgroups import Warpgroups

@@ -284,7 +284,9 @@ class Mbarriers:
         if over.any():
             at = int(np.argmax(over))
             slot = int(slots[at])
-            note = f"{arrivals[slot]} arrivals, {place.pending[slot]} were missing of its count of {place.expected[slot]}"
+            note = (
+                f"{arrivals[slot]} arrivals, {place.pending[slot]} were missing of its count of {place.expected[slot]}"
+            )
             self._misuse(part, at, site, note)
             # Without bytes to wait for, the surplus belongs to the phases that follow.
             more = (arrivals - place.pending - 1) // np.maximum(place.expected, 1)
@@ -310,7 +312,7 @@ class Mbarriers:
             self.watch.shadow.complete(place.clock, done)
 
     def _linear(self, part: _Part) -> Array:
-        return part.slots * self.shared.smem_bytes + part.offset  # type: ignore[no-any-return]
+        return part.slots * self.shared.smem_bytes + part.offset
 
     def _written(self, part: _Part, site: int) -> None:
         if self.watch.shadow is not None:

@@ -40,7 +40,7 @@ class SharedMemory:
         return found
 
     def linear(self, active: Active, address: Any, size: int, site: int, what: str) -> Array:
-        """Bytes from the chunk's start, int64 per thread. What is out of bounds is reported and moved to the spare bytes."""
+        """Bytes from the chunk's start, int64 per thread. Out of bounds: reported, moved to the spare bytes."""
         base = active.shared_base
         if self.has_clusters:
             address, base = self._cluster(active, address)

@@ -65,7 +65,7 @@ class TensorMaps:
         with _Told("out_of_bounds_read", site):
             rows = boxes.gather(tensor, buffer.data, corners)
             if buffer.written is not None:
-                fresh = boxes.gather(tensor, (~buffer.written).view(np.uint8), corners).any(axis=1)
+                fresh = boxes.gather(tensor, (~buffer.written).view(np.uint8), corners).max(axis=1) > 0
                 if fresh.any():
                     offset = np.full(mapped.active.count, tensor.offset_bytes)
                     watch, size = self.globe.watch, tensor.box_bytes
