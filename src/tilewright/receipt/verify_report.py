@@ -28,13 +28,35 @@ class LineTraffic:
 
 
 @dataclass(frozen=True)
+class PerTile:
+    """What one tile of the K-loop adds to one thread block: the difference between runs of more tiles and of fewer.
+
+    ``flops`` are by kind of arithmetic, integer operations of tensor cores among them; the rest is as in ``LineTraffic``
+    and ``Counted``.
+    """
+
+    requests: float = 0
+    sectors: float = 0
+    ideal_sectors: float = 0
+    wavefronts: float = 0
+    ideal_wavefronts: float = 0
+    global_bytes_read: float = 0
+    global_bytes_written: float = 0
+    shared_bytes: float = 0
+    thread_instructions: float = 0
+    flops: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Counted:
     """Counters of one emulated run.
 
     Attributes:
         size: the size set; blocks: thread blocks that ran.
         mix: class of instruction → thread-instructions.
-        flops: by kind of arithmetic.
+        flops: by kind of arithmetic (``fp32``, ``tensor_f16``, …), integer operations of tensor cores (``tensor_s8``)
+            among them; a multiply-add is two.
+        per_tile: where the K-loop is understood.
     """
 
     size: str
@@ -46,6 +68,7 @@ class Counted:
     global_bytes_read: float = 0
     global_bytes_written: float = 0
     shared_bytes: float = 0
+    per_tile: PerTile | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.receipt.drawing import Cell, Column, Pen, number
 from tilewright.receipt.evidence import SizeCheck, Verification
-from tilewright.receipt.verify_report import Counted, MutantRow, VerifyReport
+from tilewright.receipt.verify_report import Counted, MutantRow, PerTile, VerifyReport
 
 _VERDICT = {"passed": "good", "failed": "bad", "not_run": "warn"}
 MOST_LINES = 12  # of the traffic table
@@ -101,7 +101,21 @@ def _counted(counted: Counted, pen: Pen) -> list[str]:
     lines += pen.listed("mix", mix)
     flops = [f"{n:,.0f} {kind}" for kind, n in counted.flops.items()]
     lines += pen.listed("operations", flops) if flops else []
+    lines += pen.listed("per tile", _per_tile(counted.per_tile)) if counted.per_tile is not None else []
     return lines
+
+
+def _per_tile(tile: PerTile) -> list[str]:
+    """Of one block."""
+    parts = [
+        (tile.global_bytes_read, "bytes read"),
+        (tile.global_bytes_written, "bytes written"),
+        (tile.sectors, f"sectors (at best {tile.ideal_sectors:,.0f})"),
+        (tile.shared_bytes, "bytes of shared memory"),
+        (tile.wavefronts, f"wavefronts (at best {tile.ideal_wavefronts:,.0f})"),
+        *((n, kind) for kind, n in tile.flops.items()),
+    ]
+    return [f"{n:,.0f} {what}" for n, what in parts if n]
 
 
 def _per(part: float, whole: float) -> Cell:

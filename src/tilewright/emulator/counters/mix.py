@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from tilewright.emulator.counters.warps import by_warp
 from tilewright.ptx.module import Instruction
 
 IntArray = npt.NDArray[np.int64]
+ROWS_AT_ONCE = 4096  # of 32 addresses: 1 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,15 @@ class Counters:
 _INTEGER_KINDS = ("tensor_s", "tensor_u", "tensor_b1")
 
 
+class _Kind(NamedTuple):
+    """Accesses that are counted together."""
+
+    key: int | None
+    size: int
+    is_shared: bool
+    copies: int
+
+
 class CounterSheet:
     """Gathers counters while a kernel runs.
 
@@ -102,24 +113,42 @@ class CounterSheet:
         self._operations: Counter[str] = Counter()
         self._global = {True: 0, False: 0}
         self._shared = 0
+        self._rows: dict[_Kind, list[tuple[IntArray, npt.NDArray[np.bool_]]]] = defaultdict(list)
+        self._kept: Counter[_Kind] = Counter()
 
     def global_access(
         self, key: int | None, threads: IntArray, addresses: IntArray, size: int, is_write: bool, copies: int = 1
     ) -> None:
         """An access of ``size`` bytes by each thread (int64[n], ascending) of ``copies`` like blocks."""
-        requests, touched, ideal = sectors(*by_warp(threads, addresses), size)
-        total = len(threads) * size * copies
-        self._global[is_write] += total
-        traffic = LineTraffic(int(requests.sum()), int(touched.sum()), int(ideal.sum())).times(copies)
-        self._lines[key] = self._lines[key].plus(traffic).plus(LineTraffic(bytes=total))
+        self._global[is_write] += len(threads) * size * copies
+        self._keep(_Kind(key, size, False, copies), threads, addresses)
 
     def shared_access(self, key: int | None, threads: IntArray, offsets: IntArray, size: int, copies: int = 1) -> None:
         """``offsets``: bytes from the start of the block's shared memory (or from any multiple of 128 before it)."""
-        wavefronts, ideal = bank_conflicts(*by_warp(threads, offsets), size)
-        total = len(threads) * size * copies
-        self._shared += total
-        traffic = LineTraffic(wavefronts=int(wavefronts.sum()), ideal_wavefronts=int(ideal.sum())).times(copies)
-        self._lines[key] = self._lines[key].plus(traffic).plus(LineTraffic(bytes=total))
+        self._shared += len(threads) * size * copies
+        self._keep(_Kind(key, size, True, copies), threads, offsets)
+
+    def _keep(self, kind: _Kind, threads: IntArray, addresses: IntArray) -> None:
+        total = len(threads) * kind.size * kind.copies
+        self._lines[kind.key] = self._lines[kind.key].plus(LineTraffic(bytes=total))
+        rows = self._rows[kind]
+        rows.append(by_warp(threads, addresses.copy()))  # registers are written in place
+        self._kept[kind] += len(rows[-1][0])
+        if self._kept[kind] > ROWS_AT_ONCE:
+            self._count(kind)
+
+    def _count(self, kind: _Kind) -> None:
+        """Many accesses at once: one by one they are too small for NumPy."""
+        rows = self._rows.pop(kind)
+        self._kept[kind] = 0
+        addresses, active = (np.concatenate(parts) for parts in zip(*rows, strict=True))
+        if kind.is_shared:
+            wavefronts, ideal = bank_conflicts(addresses, active, kind.size)
+            traffic = LineTraffic(wavefronts=int(wavefronts.sum()), ideal_wavefronts=int(ideal.sum()))
+        else:
+            requests, touched, best = sectors(addresses, active, kind.size)
+            traffic = LineTraffic(int(requests.sum()), int(touched.sum()), int(best.sum()))
+        self._lines[kind.key] = self._lines[kind.key].plus(traffic.times(kind.copies))
 
     def global_bytes(self, key: int | None, count: int, is_write: bool) -> None:
         """Bytes that belong to requests which are counted elsewhere."""
@@ -135,6 +164,8 @@ class CounterSheet:
 
     def counters(self, line_of: Callable[[int | None], int | None] = lambda key: key) -> Counters:
         """What was gathered. ``line_of``: the source line of a key, where the accesses came with other keys."""
+        for kind in list(self._rows):
+            self._count(kind)
         lines: dict[int | None, LineTraffic] = defaultdict(LineTraffic)
         for key, traffic in self._lines.items():
             lines[line_of(key)] = lines[line_of(key)].plus(traffic)

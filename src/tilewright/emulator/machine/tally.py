@@ -85,9 +85,7 @@ class Tally:
         return self._sheet.counters(lambda site: None if site is None else line_of(site))
 
 
-def _taken_apart(
-    transfer: Transfer, active: Active, pieces: Array, is_shared: bool
-) -> list[tuple[Array, Array, int]]:
+def _taken_apart(transfer: Transfer, active: Active, pieces: Array, is_shared: bool) -> list[tuple[Array, Array, int]]:
     """(threads, addresses, bytes) of the accesses of a wmma transfer, whose 16-byte pieces come warp by warp."""
     per_warp = transfer.pieces
     first = active.threads.reshape(-1, per_warp)[:, :1] // WARP * WARP
@@ -104,4 +102,3 @@ def _chunk_lanes(threads: Array) -> Array:
     warps = -(-lengths // WARP)
     first = (np.cumsum(warps) - warps) * WARP
     return np.repeat(first - starts, lengths) + np.arange(len(threads))
-
