@@ -31,8 +31,8 @@ class LineTraffic:
 class PerTile:
     """What one tile of the K-loop adds to one thread block: the difference between runs of more tiles and of fewer.
 
-    ``flops`` are by kind of arithmetic, integer operations of tensor cores among them; the rest is as in ``LineTraffic``
-    and ``Counted``.
+    ``flops`` are by kind of arithmetic, integer operations of tensor cores among them; the rest is as in
+    ``LineTraffic`` and ``Counted``.
     """
 
     requests: float = 0

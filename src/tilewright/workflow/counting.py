@@ -74,8 +74,10 @@ def _two_depths(
     chosen: SetRecord, kept: BaselineRecord, reduction: str | None, extra: Mapping[str, Mapping[str, int]]
 ) -> tuple[tuple[SetRecord, int], tuple[SetRecord, int]] | None:
     """Two sets that differ in the number of tiles alone, and these numbers, the larger one first."""
-    depth = min((sizes[reduction] for sizes in extra.values() if sizes.get(reduction or "", 0) > 0), default=0)
-    if not reduction or not depth:
+    if reduction is None:
+        return None
+    depth = min((sizes[reduction] for sizes in extra.values() if sizes.get(reduction, 0) > 0), default=0)
+    if not depth:
         return None
     found: dict[int, SetRecord] = {}
     for record in kept.sets:

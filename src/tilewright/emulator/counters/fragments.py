@@ -24,9 +24,9 @@ _SHAPE = re.compile(r"m\d+n\d+k\d+")
 class Transfer:
     """One wmma load or store. Of the machine code that ptxas makes for sm_75 and up:
 
-    A and B whose elements along k are neighbours in shared memory, or that have 16-bit elements, go through LDSM: eight
-    rows of 16 bytes at a time. All else is loaded and stored lane by lane, neighbours in a lane together: the pairs of a
-    row-major accumulator, four bytes of A in global memory, single bytes of a row-major int8 B.
+    A and B in shared memory whose elements along k are neighbours, or that have 16-bit elements, go through LDSM: eight
+    rows of 16 bytes at a time. All else is loaded and stored lane by lane, a lane's neighbours together: the pairs of
+    a row-major accumulator, four bytes of A in global memory, single bytes of a row-major int8 B.
     """
 
     shape: str

@@ -60,5 +60,6 @@ def _step(i: Instruction, align: Mapping[str, int]) -> Step:
         offset += where.base.offset
     count = next((int(m[1:]) for m in i.modifiers if m in ("v2", "v4", "v8")), 1)
     guard = "" if i.guard is None else ("!" if i.guard.negated else "@") + i.guard.name
-    kind = "store" if i.opcode == "st" else "load"
-    return Step(kind, space, base, offset, size * count, align.get(base, 1), guard, defines)
+    return Step(
+        "store" if i.opcode == "st" else "load", space, base, offset, size * count, align.get(base, 1), guard, defines
+    )

@@ -81,6 +81,8 @@ class Atomics:
         for memory, part, inside, mask in self._spaces(active, space, address):
             if isinstance(memory, SharedMemory):
                 linear = memory.linear(part, inside, size, site, "write")
+                if memory.watch.tally is not None:
+                    memory.watch.tally.shared(part, linear, size, site, "write")
                 if memory.shadow is not None:
                     memory.shadow.atomic(part.threads, linear, size, site)
                 yield memory.view(dtype), linear >> SHIFT[size], mask

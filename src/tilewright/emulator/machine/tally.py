@@ -21,8 +21,9 @@ class Tally:
 
     Neighbouring accesses that the assembler makes into one count once, with the size of all (``counters.groups``).
     ldmatrix and stmatrix come as their rows of 16 bytes, a phase of shared memory for eight of them; wmma transfers are
-    taken apart as ptxas does (``counters.fragments``). cp.async counts as a load from global memory and a store to shared
-    memory. Bulk copies count in global memory, 512 bytes a request. Atomics count as stores, however many threads collide.
+    taken apart as ptxas does (``counters.fragments``). cp.async counts as a load from global memory and as a store to
+    shared memory; a copy of part of its bytes, as a request of its own. Bulk copies count in global memory, up to 512
+    bytes a request. Atomics count as stores, however many threads collide.
 
     Constants, parameters and local memory do not count, nor what wgmma and bulk copies do to shared memory.
     """
