@@ -16,7 +16,7 @@ from tilewright.launch.bind import BoundLaunch, bind
 from tilewright.launch.executor import Executor, Program
 from tilewright.launch.spec import LaunchSpec
 from tilewright.receipt import record
-from tilewright.receipt.verify_report import MutantRow, VerifyReport
+from tilewright.receipt.verify_report import Counted, MutantRow, VerifyReport
 from tilewright.settings import Settings
 from tilewright.workflow.reading import Target, read_file, sidecar_for, target_for
 
@@ -106,6 +106,8 @@ def verify(
         verdict = _compare(candidate, baseline, kept, runner, shared_bytes, is_loose, say)
     from tilewright.workflow.records import verification_record
 
+    say("counting")
+    counted = _count(candidate, baseline, kept, runner, shared_bytes) if verdict.verdict == "passed" else None
     mutants = _mutants(candidate, baseline, kept, runner, shared_bytes, say) if mutate else ()
     report = VerifyReport(
         tool=record.Tool(__version__, candidate.compiler),
@@ -117,6 +119,7 @@ def verify(
         verify=verification_record(verdict),
         against=baseline.kernel if baseline is not None else None,
         baseline=verification_record(kept.verification) if baseline is not None else None,
+        counted=counted,
         mutants=mutants,
         notes=(
             f"seed of the inputs: {kept.seed}",
@@ -291,6 +294,18 @@ def _compare(
         lambda n: say(f"{name} at {n}"),
         launch_at=_launch_at(candidate, baseline, shared_bytes),
         is_loose=is_loose,
+    )
+
+
+def _count(
+    candidate: Candidate, baseline: Candidate | None, kept: BaselineRecord, runner: Executor, shared_bytes: int | None
+) -> Counted | None:
+    from tilewright.workflow.counting import count
+
+    base = baseline or candidate
+    launch_at = _launch_at(candidate, base, shared_bytes) if baseline is not None else None
+    return count(
+        candidate.program, kept, runner, launch_at=launch_at, reduction=base.reduction, extra_sets=base.extra_sets
     )
 
 
