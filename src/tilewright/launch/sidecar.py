@@ -15,12 +15,13 @@ from tilewright.launch.expressions import Expression, Number, Place, parse_call
 from tilewright.launch.spec import ArgSpec, BuildSpec, Fill, LaunchSpec, Role, Triple
 from tilewright.launch.toml_lines import read_lines
 from tilewright.launch.toml_table import Table, c_text, dotted
+from tilewright.launch.triton_table import block_of, read_triton
 
 ASSUMPTIONS = ("no_alias",)
 # name of a fill -> (fewest arguments, most)
 FILLS = {"randint": (2, 2), "uniform": (2, 2), "normal": (0, 2), "zeros": (0, 0), "arange": (0, 0)}
 _STANDARDS = ("c++11", "c++14", "c++17", "c++20", "c++23")
-_KEYS = ("kernel", "template", "arch", "build", "launch", "sizes", "args", "reference", "assume")
+_KEYS = ("kernel", "template", "arch", "build", "launch", "sizes", "args", "reference", "assume", "triton")
 _ARRAY_KEYS = ("shape", "strides", "fill", "role", "alias_of", "offset")
 _ONE = Expression("1", Number(1))
 _ZERO = Expression("0", Number(0))
@@ -69,6 +70,7 @@ def parse_sidecar(text: str, path: Path) -> LaunchSpec:
         raise _bad_toml(str(error), text, path) from None
     root = Table((), data, str(path), read_lines(text)).only(*_KEYS)
     launch = root.table("launch", required=True).only("grid", "block", "shared_bytes")
+    triton = read_triton(root)
     return LaunchSpec(
         path=path,
         kernel=root.text("kernel"),
@@ -76,12 +78,13 @@ def parse_sidecar(text: str, path: Path) -> LaunchSpec:
         arch=root.optional_text("arch"),
         build=_build(root.table("build"), path.parent),
         grid=_triple(launch, "grid"),
-        block=_triple(launch, "block"),
+        block=_triple(launch, "block") if triton is None or "block" in launch.data else block_of(triton),
         shared_bytes=launch.expression("shared_bytes", _ZERO),
         sizes=_sizes(root.table("sizes")),
         args=_args(root),
         reference=_reference(root.table("reference"), path.parent),
         assume=_assume(root.table("assume")),
+        triton=triton,
         lines=root.lines,
     )
 

@@ -13,6 +13,7 @@ from tilewright.launch.expressions import Expression, Place
 from tilewright.launch.toml_lines import TomlLines
 
 Role = Literal["in", "out", "inout"]
+Constant = bool | int | float | str
 Triple = tuple[Expression, Expression, Expression]
 
 
@@ -69,6 +70,24 @@ class BuildSpec:
 
 
 @dataclass(frozen=True)
+class TritonSpec:
+    """The ``[triton]`` table: how a Triton kernel is specialised.
+
+    Attributes:
+        constants: value of each ``tl.constexpr`` parameter, by name. Texts: ``"None"``, and ``"tl.float16"`` for a type
+            of the language.
+        num_warps: warps of a block.
+        num_stages: of software pipelining; None for Triton's default.
+        options: further options of Triton's compiler: ``enable_fp_fusion``, ``maxnreg``, …
+    """
+
+    constants: Mapping[str, Constant] = field(default_factory=dict)
+    num_warps: int = 4
+    num_stages: int | None = None
+    options: Mapping[str, Constant] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class LaunchSpec:
     """A sidecar.
 
@@ -84,6 +103,7 @@ class LaunchSpec:
         args: in the order of the signature.
         reference: the file with ``reference(**inputs)``, or None.
         assume: facts that the source cannot show: ``no_alias``.
+        triton: where the kernel is Triton's; None for CUDA.
         lines: where each key stands.
     """
 
@@ -99,6 +119,7 @@ class LaunchSpec:
     args: tuple[ArgSpec, ...]
     reference: Path | None
     assume: Mapping[str, bool]
+    triton: TritonSpec | None = None
     lines: TomlLines = field(default_factory=TomlLines, repr=False, compare=False)
 
     def place(self, *path: str | int) -> Place:

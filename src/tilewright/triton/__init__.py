@@ -1,0 +1,1 @@
+"""Triton kernels: a Python file → PTX and a cubin, without a GPU, without torch."""
