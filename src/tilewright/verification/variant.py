@@ -124,7 +124,8 @@ def _where_both_ran(one: SetRecord, runs: list[RunResult]) -> SetRecord:
         return one
     both = {name: mine[name] & one.touched[name] for name in one.touched}
     outputs = {name: np.where(both[name], values, runs[0].arrays[name]) for name, values in one.outputs.items()}
-    return replace(one, outputs=outputs, unwritten={name: ~both[name] for name in one.unwritten}, reference=None)
+    # What only the candidate wrote stands in for the baseline's in both runs, so it counts as written.
+    return replace(one, outputs=outputs, unwritten={name: ~mine[name] for name in one.unwritten}, reference=None)
 
 
 def _hazards(launch: BoundLaunch, one: SetRecord, runs: list[RunResult]) -> tuple[Hazard, ...]:

@@ -160,7 +160,11 @@ class _Job:
             raise _no_sidecar(self.against)
         target = target_for(self.arch, sidecar, None)
         baseline = self._candidate(self.against, None, sidecar, target)
-        own = sidecar_for(self.path, None, self.kernel) if self.spec is None else None
+        # A baseline of the other language says nothing of this launch.
+        needs_own = (self.path.suffix == ".py") != (sidecar.triton is not None)
+        own = sidecar_for(self.path, None, self.kernel) if self.spec is None or needs_own else None
+        if own is None and needs_own:
+            raise _no_sidecar(self.path)
         name = self.kernel if own is not None else self.kernel or _kernel_of(self.path, sidecar.kernel)
         candidate = self._candidate(self.path, name, own or sidecar, target)
         _check_arguments(candidate.spec, sidecar)
@@ -168,7 +172,9 @@ class _Job:
 
     def _candidate(self, path: Path, kernel: str | None, spec: LaunchSpec, target: Target) -> Candidate:
         if path.suffix == ".py":
-            raise TilewrightError("verify/no_triton", "Triton kernels are not read yet.", {"file": str(path)})
+            return self._triton_candidate(path, replace(spec, kernel=kernel or spec.kernel), target)
+        if spec.triton is not None:
+            raise spec.error(("triton",), "bad_value", f"[triton] is for a Python file, and {path.name} is CUDA.")
         from tilewright.source.analysis import analyse
         from tilewright.source.kernel import Refusal
         from tilewright.workflow.opening import open_file
@@ -189,6 +195,13 @@ class _Job:
             extra,
         )
 
+    def _triton_candidate(self, path: Path, spec: LaunchSpec, target: Target) -> Candidate:
+        from tilewright.triton.build import build_triton
+
+        made = build_triton(path, spec, target.arch, self.settings, use_cache=self.use_cache)
+        kernel = record.Kernel(str(path), spec.kernel, made.line)
+        return Candidate(kernel, made.program, made.spec, made.constants, made.toolchain)
+
 
 def _no_sidecar(path: Path) -> TilewrightError:
     return TilewrightError(
@@ -202,6 +215,8 @@ def _no_sidecar(path: Path) -> TilewrightError:
 
 def _kernel_of(path: Path, name: str) -> str | None:
     """The kernel of the baseline's name, where the candidate has it; else its only one decides."""
+    if path.suffix == ".py":
+        return name
     from tilewright.source.reader import read_source
 
     found = [k.name for k in read_source(read_file(path), str(path)).kernels]
