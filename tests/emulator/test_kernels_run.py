@@ -10,7 +10,6 @@ from run_kernels import check_values, ptx_of, run_case
 
 from tilewright.emulator.options import EmulatorOptions, Schedule
 
-NOT_MODELLED = {"mma_nvfp4": "kind::mxf4nvf4"}
 ASYNCHRONOUS = (
     "ring_cp_async_mbarrier",
     "ring_cp_async_groups",
@@ -28,8 +27,6 @@ def ptx(name: str) -> str:
 
 
 def runs_clean(case: TestKernel, options: EmulatorOptions) -> None:
-    if case.name in NOT_MODELLED:
-        pytest.skip(NOT_MODELLED[case.name])
     ran = run_case(case, options, ptx(case.name))
     assert ran.emulation.error is None
     assert ran.emulation.hazards == ()
@@ -55,8 +52,6 @@ def test_bytes_may_land_at_once(name: str) -> None:
 
 @each
 def test_checks_change_no_value(case: TestKernel) -> None:
-    if case.name in NOT_MODELLED:
-        pytest.skip(NOT_MODELLED[case.name])
     ran = run_case(case, EmulatorOptions(checks=False, max_seconds=30), ptx(case.name))
     assert ran.emulation.error is None
     assert ran.emulation.hazards == ()

@@ -12,8 +12,8 @@ from tilewright.ptx.module import Instruction, Operand, Vector
 
 SHAPE = re.compile(r"m\d+n\d+k\d+")
 ELEMENTS = frozenset(
-    "f16 bf16 tf32 f32 f64 s32 s8 u8 s4 u4 b1 e4m3 e5m2 e2m1 e2m3 e3m2".split()
-)  # fmt: skip
+    ["f16", "bf16", "tf32", "f32", "f64", "s32", "s8", "u8", "s4", "u4", "b1", "e4m3", "e5m2", "e2m1", "e2m3", "e3m2"]
+)
 # How registers of an accumulator are seen; the multiplicands are b32, or f64.
 WIDE = {"f32": "f32", "s32": "s32", "f64": "f64"}
 
@@ -39,18 +39,39 @@ def options_of(w: BlockWriter, i: Instruction) -> str:
 
 
 def mma(w: BlockWriter, i: Instruction) -> None:
-    if i.guard is not None or "block_scale" in i.modifiers or any(m.startswith("sp") for m in i.modifiers):
+    if i.guard is not None or any(m.startswith("sp") for m in i.modifiers):
         raise w.not_modelled(i.full_name + (" under a guard" if i.guard is not None else ""))
     w.collective()
     shape = shape_of(w, i)
     types = tuple(m for m in i.modifiers if m in ELEMENTS)
     if "row" not in i.modifiers or "col" not in i.modifiers or len(types) != 4:
         raise w.not_modelled(i.full_name)
+    if "block_scale" in i.modifiers:
+        _multiply_scaled(w, i, shape, types)
+        return
     _multiply(w, i, "mma", shape, types)
 
 
+def _multiply_scaled(w: BlockWriter, i: Instruction, shape: str, types: tuple[str, ...]) -> None:
+    """Behind C: the scales of A, {byte-id, thread-id}, the scales of B, {byte-id, thread-id}."""
+    kind = next((m.split("::")[1] for m in i.modifiers if m.startswith("kind::")), "")
+    vector = next((int(m.split("::")[1][0]) for m in i.modifiers if m.startswith("scale_vec::")), 0)
+    element = next((m for m in i.modifiers if m in ("ue8m0", "ue4m3")), "ue8m0")
+    a, b = (registers(w, operand, "b32") for operand in i.operands[1:3])
+    c = registers(w, i.operands[3], "f32")
+    scales = []
+    for data, selector in ((i.operands[4], i.operands[5]), (i.operands[6], i.operands[7])):
+        if not isinstance(selector, Vector) or len(selector.items) != 2:
+            raise w.not_modelled(i.full_name)
+        byte, thread = (f"first({w.read(item, 'u16')})" for item in selector.items)
+        scales.append(f"({w.read(data, 'b32')}, {byte}, {thread})")
+    what = f"{kind!r}, {element!r}, {vector}"
+    call = f"M.matrices.mma_scaled(A, {shape!r}, {types!r}, {a}, {b}, {c}, ({', '.join(scales)}), {what}, {w.site})"
+    w.write_all(i.operands[0], "f32", call)
+
+
 def _multiply(w: BlockWriter, i: Instruction, name: str, shape: str, types: tuple[str, ...]) -> None:
-    d, a, b, c = types
+    d, a, _, c = types
     wide = "f64" if a == "f64" else "b32"
     operands = ", ".join(
         registers(w, operand, type_)

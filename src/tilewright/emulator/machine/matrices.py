@@ -13,8 +13,11 @@ from tilewright.emulator.machine.shared_memory import SharedMemory
 from tilewright.emulator.machine.warps import Warps
 from tilewright.emulator.matrix import ldmatrix as moves
 from tilewright.emulator.matrix import wmma
+from tilewright.emulator.matrix.elements import element_bits
 from tilewright.emulator.matrix.fragments import Which
 from tilewright.emulator.matrix.mma import MmaOptions, Types, mma
+from tilewright.emulator.matrix.scaled import ScaleOperand, mma_block_scaled
+from tilewright.errors import TilewrightError
 
 PIECE = 16  # bytes: wmma rows and leading dimensions are multiples of it. PTX ISA, "wmma.load"
 
@@ -22,7 +25,7 @@ PIECE = 16  # bytes: wmma rows and leading dimensions are multiples of it. PTX I
 class Matrices:
     def __init__(self, warps: Warps, shared: SharedMemory, generic: GenericMemory) -> None:
         self.warps = warps
-        self.memories = {"shared": shared, "global": generic.globe, "generic": generic}
+        self.memories: dict[str, Any] = {"shared": shared, "global": generic.globe, "generic": generic}
 
     def _spread(self, active: Active, registers: tuple[Any, ...]) -> list[Array]:
         return [active.spread(register) for register in registers]
@@ -41,7 +44,31 @@ class Matrices:
         site: int,
     ) -> tuple[Array, ...]:
         self.warps.whole(active, site, "mma.sync")
-        return mma(shape, types, *(self._spread(active, x) for x in (a, b, c)), options)
+        a, b, c = (tuple(self._spread(active, x)) for x in (a, b, c))
+        return mma(shape, types, a, b, c, options)
+
+    def mma_scaled(
+        self,
+        active: Active,
+        shape: str,
+        types: Types,
+        a: tuple[Any, ...],
+        b: tuple[Any, ...],
+        c: tuple[Any, ...],
+        scales: tuple[tuple[Any, int, int], tuple[Any, int, int]],
+        kind: str,
+        scale_element: str,
+        scale_vec: int,
+        site: int,
+    ) -> tuple[Array, ...]:
+        """``scales``: (data, byte id, thread id) of A and of B."""
+        self.warps.whole(active, site, "mma.sync")
+        of_a, of_b = (ScaleOperand(active.spread(data), byte, thread) for data, byte, thread in scales)
+        a, b, c = (tuple(self._spread(active, x)) for x in (a, b, c))
+        try:
+            return mma_block_scaled(shape, types, a, b, c, (of_a, of_b), kind, scale_element, scale_vec)
+        except TilewrightError as error:
+            raise Fault("not_modelled", error.message.rstrip("."), site) from error
 
     def wmma_mma(
         self,
@@ -55,7 +82,8 @@ class Matrices:
         site: int,
     ) -> tuple[Array, ...]:
         self.warps.whole(active, site, "wmma.mma")
-        return wmma.wmma_mma(shape, types, *(self._spread(active, x) for x in (a, b, c)), options)
+        a, b, c = (tuple(self._spread(active, x)) for x in (a, b, c))
+        return wmma.wmma_mma(shape, types, a, b, c, options)
 
     # -- fragments and memory ----------------------------------------------------------------------------
 
@@ -101,7 +129,7 @@ class Matrices:
     ) -> tuple[Active, Array]:
         """(a thread for each 16-byte piece of each warp's matrix, the pieces' addresses)."""
         first = active.spread(address)[::WARP].astype(np.int64)
-        bits = wmma.element_bits(element)
+        bits = element_bits(element)
         step = active.spread(stride)[::WARP].astype(np.int64) * bits // 8
         if (step % PIECE).any() or (first % PIECE).any():
             at = int(np.flatnonzero((step % PIECE) | (first % PIECE))[0])
