@@ -150,6 +150,11 @@ class CounterSheet:
             traffic = LineTraffic(int(requests.sum()), int(touched.sum()), int(best.sum()))
         self._lines[kind.key] = self._lines[kind.key].plus(traffic.times(kind.copies))
 
+    def bulk_access(self, key: int | None, traffic: LineTraffic, is_write: bool) -> None:
+        """Copies of global memory that one thread begins."""
+        self._global[is_write] += int(traffic.bytes)
+        self._lines[key] = self._lines[key].plus(traffic)
+
     def global_bytes(self, key: int | None, count: int, is_write: bool) -> None:
         """Bytes that belong to requests which are counted elsewhere."""
         self._global[is_write] += count

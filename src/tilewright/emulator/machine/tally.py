@@ -10,7 +10,8 @@ import numpy as np
 from tilewright.emulator.compiled import CompiledKernel
 from tilewright.emulator.counters.fragments import Transfer, transfer_of
 from tilewright.emulator.counters.groups import access_sizes, space_of
-from tilewright.emulator.counters.mix import Counters, CounterSheet
+from tilewright.emulator.counters.mix import Counters, CounterSheet, LineTraffic
+from tilewright.emulator.counters.sectors import SECTOR_BYTES
 from tilewright.emulator.machine.addresses import OFFSET_BITS, PARAM_ID
 from tilewright.emulator.machine.chunk import WARP, Active, Array
 from tilewright.ptx.module import Immediate
@@ -22,8 +23,8 @@ class Tally:
     Neighbouring accesses that the assembler makes into one count once, with the size of all (``counters.groups``).
     ldmatrix and stmatrix come as their rows of 16 bytes, a phase of shared memory for eight of them; wmma transfers are
     taken apart as ptxas does (``counters.fragments``). cp.async counts as a load from global memory and as a store to
-    shared memory; a copy of part of its bytes, as a request of its own. Bulk copies count in global memory, up to 512
-    bytes a request. Atomics count as stores, however many threads collide.
+    shared memory; a copy of part of its bytes, as a request of its own. A bulk or tensor copy is one request to global
+    memory. Atomics count as stores, however many threads collide.
 
     Constants, parameters and local memory do not count, nor what wgmma and bulk copies do to shared memory.
     """
@@ -63,9 +64,26 @@ class Tally:
         elif size == 1 and self._sites[site].opcode == "cp":
             self._part_of_copy(active, address, site)
         elif "bulk" in self._sites[site].modifiers:
-            self._sheet.global_access(site, _chunk_lanes(active.threads), address, size, is_write)
+            self._bulk(active, address, size, site, is_write)
         else:
             self._sheet.global_access(site, active.threads, address, size, is_write)
+
+    def boxes(self, start: Array, span: Array, site: int, is_write: bool) -> None:
+        """Tensor copies. ``start``, ``span``: int64[n, rows], address and bytes of each row's part inside the tensor."""
+        last = np.where(span > 0, start + span - 1, start - SECTOR_BYTES)
+        touched = last // SECTOR_BYTES - start // SECTOR_BYTES + 1
+        ideal = -(-span.sum(axis=1) // SECTOR_BYTES)
+        traffic = LineTraffic(len(start), int(touched.sum()), int(ideal.sum()), bytes=int(span.sum()))
+        self._sheet.bulk_access(site, traffic, is_write)
+
+    def _bulk(self, active: Active, address: Array, size: int, site: int, is_write: bool) -> None:
+        """The chunks of each thread's copy come in a row, ascending."""
+        is_first = np.diff(active.threads, prepend=-1) != 0
+        first = np.flatnonzero(is_first)
+        touched = is_first | (np.diff(address // SECTOR_BYTES, prepend=-1) != 0)
+        ideal = -(-np.diff(np.append(first, len(address))) * size // SECTOR_BYTES)
+        traffic = LineTraffic(len(first), int(touched.sum()), int(ideal.sum()), bytes=len(address) * size)
+        self._sheet.bulk_access(site, traffic, is_write)
 
     def _part_of_copy(self, active: Active, address: Array, site: int) -> None:
         """One byte of each cp.async that reads less than it writes: the first of them stands for the request."""
@@ -94,12 +112,3 @@ def _taken_apart(transfer: Transfer, active: Active, pieces: Array, is_shared: b
         ((first + lanes).reshape(-1), where.reshape(-1), size)
         for lanes, where, size in transfer.accesses(pieces.reshape(-1, per_warp), is_shared)
     ]
-
-
-def _chunk_lanes(threads: Array) -> Array:
-    """Numbers that lay the chunks of each thread's copy, which come in a row, side by side in warps of their own."""
-    starts = np.flatnonzero(np.diff(threads, prepend=-1))
-    lengths = np.diff(np.append(starts, len(threads)))
-    warps = -(-lengths // WARP)
-    first = (np.cumsum(warps) - warps) * WARP
-    return np.repeat(first - starts, lengths) + np.arange(len(threads))

@@ -62,6 +62,7 @@ class TensorMaps:
     def load(self, mapped: Mapped, corners: Array, site: int) -> Array:
         """uint8[n, box bytes] of the boxes at ``corners``, int64[n, rank]."""
         tensor, buffer = mapped.tensor, mapped.buffer
+        self._tally(mapped, corners, site, False)
         with _Told("out_of_bounds_read", site):
             rows = boxes.gather(tensor, buffer.data, corners)
             if buffer.written is not None:
@@ -78,6 +79,7 @@ class TensorMaps:
         if not buffer.is_writable:
             offset = np.full(mapped.active.count, tensor.offset_bytes)
             self.globe.watch.input_modified(mapped.active, offset, tensor.box_bytes, site, buffer.name)
+        self._tally(mapped, corners, site, True)
         with _Told("out_of_bounds_write", site):
             if operation:
                 boxes.reduce(tensor, buffer.data, corners, rows, operation)
@@ -86,6 +88,12 @@ class TensorMaps:
             for marks in (buffer.written, buffer.touched):
                 if marks is not None:
                     boxes.scatter(tensor, marks.view(np.uint8), corners, np.ones_like(rows))
+
+    def _tally(self, mapped: Mapped, corners: Array, site: int, is_write: bool) -> None:
+        if self.globe.watch.tally is not None:
+            with _Told("not_modelled", site):
+                rows = boxes.rows_of(mapped.tensor, corners)
+            self.globe.watch.tally.boxes(rows.offset_bytes, rows.span_bytes, site, is_write)
 
 
 class _Told:
