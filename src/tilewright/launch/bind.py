@@ -149,8 +149,12 @@ class BoundLaunch:
         storage = storages[array.owner]
         if array.alias_of and storage.dtype == self._array(array.owner).dtype.numpy():
             storage = storage.view(array.dtype.numpy())
-        strides = [stride * storage.dtype.itemsize for stride in array.strides]
-        return np.lib.stride_tricks.as_strided(storage[array.offset :], array.shape, strides, writeable=False)
+        item_bytes = storage.dtype.itemsize
+        strides = [stride * item_bytes for stride in array.strides]
+        # As integers and back: NumPy cannot stride over the 8-bit floats of ml_dtypes.
+        raw = storage[array.offset :].view(f"u{item_bytes}")
+        shaped = np.lib.stride_tricks.as_strided(raw, array.shape, strides, writeable=False)
+        return shaped.view(storage.dtype)
 
     def _array(self, name: str) -> BoundArray:
         return next(arg for arg in self.arrays if arg.name == name)

@@ -1,7 +1,8 @@
 """Which instructions may read registers that a wgmma is still writing: along some path, no wait lies between.
 
-A ``mov`` only renames: the compiler puts copies of accumulators between asynchronous instructions, and none of them is
-left in the machine code. What is found here is looked at again when it runs (``Warpgroups.check_use``).
+A ``mov`` only renames, also where it takes a register of two halves apart or puts one together: the compiler puts copies
+of accumulators between asynchronous instructions, and none of them is left in the machine code. What is found here is
+looked at again when it runs (``Warpgroups.check_use``).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.ptx.cfg import Graph, defs_uses
-from tilewright.ptx.module import Immediate, Instruction, Register
+from tilewright.ptx.module import Immediate, Instruction, Register, Vector
 
 # Register → (commits since, sites of the products). The products of the a-th last group have a commits since.
 _State = dict[str, tuple[int, frozenset[int]]]
@@ -58,11 +59,12 @@ def _step(state: _State, i: Instruction, site: int) -> frozenset[int]:
     if not state and i.opcode != "wgmma":
         return frozenset()
     defs, uses = defs_uses(i)
-    if i.opcode == "mov" and i.guard is None and all(isinstance(o, Register) for o in i.operands):
-        moved = state.get(uses[0])
-        state.pop(defs[0], None)
-        if moved is not None:
-            state[defs[0]] = moved
+    if i.opcode == "mov" and i.guard is None and all(isinstance(o, Register | Vector) for o in i.operands):
+        moved = [state[name] for name in uses if name in state]
+        for name in defs:
+            state.pop(name, None)
+            if moved:
+                state[name] = min(c for c, _ in moved), frozenset[int]().union(*(s for _, s in moved))
         return frozenset()
     if i.opcode == "wgmma":
         uses = uses[len(defs) :]  # a product may add to what another one is writing
