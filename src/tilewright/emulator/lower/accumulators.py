@@ -1,6 +1,6 @@
 """Which instructions may read registers that a wgmma is still writing: along some path, no wait lies between.
 
-A ``mov`` only renames, also where it takes a register of two halves apart or puts one together: the compiler puts copies
+A ``mov`` only renames, also where it takes a register of two halves apart or joins one: the compiler puts copies
 of accumulators between asynchronous instructions, and none of them is left in the machine code. What is found here is
 looked at again when it runs (``Warpgroups.check_use``).
 """
