@@ -96,7 +96,9 @@ def samples(rng: np.random.Generator, type_: str, count: int) -> Array:
     table = np.array([x & ((1 << bits) - 1) for x in edges], np.uint64).astype(dtype)
     whole = rng.integers(0, (1 << bits) - 1, count, dtype=dtype, endpoint=True)
     if type_ in ("f32", "f64"):
-        near = (rng.integers(-40, 41, count) * np.exp2(rng.integers(-9, 10, count).astype(float))).astype(f"f{bits // 8}")
+        near = (rng.integers(-40, 41, count) * np.exp2(rng.integers(-9, 10, count).astype(float))).astype(
+            f"f{bits // 8}"
+        )
         whole = np.where(rng.random(count) < 0.5, near.view(dtype), whole)
     return np.where(rng.random(count) < 0.5, rng.choice(table, count), whole)
 
@@ -140,7 +142,13 @@ class Program:
     def text(self) -> str:
         names = [*(f"in{k}" for k in range(len(self.inputs))), *(f"out{k}" for k in range(len(self.outputs)))]
         params = ", ".join(f".param .u64 {name}" for name in names)
-        out = [HEAD.format(target=self.target), self.declarations, f".visible .entry k({params})\n{{", SCRATCH, self.locals]
+        out = [
+            HEAD.format(target=self.target),
+            self.declarations,
+            f".visible .entry k({params})\n{{",
+            SCRATCH,
+            self.locals,
+        ]
         out.append("    .reg .b32 %t, %n, %cta; .reg .b64 %at, %base;")
         out += [f"    .reg .{register_type(t)} %i{k};" for k, t in enumerate(self.inputs)]
         out += [f"    .reg .{register_type(t)} %o{k};" for k, t in enumerate(self.outputs)]
@@ -330,7 +338,9 @@ def _forms(
             before.append(f"setp.ne.u32 {register}, {value}, 0;")
         else:
             text = immediate(type_ if type_ in ("f32", "f64") else f"b{width(type_)}", value)
-            before.append(f"mov.{type_ if type_ in ('f32', 'f64') else f'b{max(width(type_), 16)}'} {register}, {text};")
+            before.append(
+                f"mov.{type_ if type_ in ('f32', 'f64') else f'b{max(width(type_), 16)}'} {register}, {text};"
+            )
     setup = " ".join([*before, "setp.eq.u32 %p31, 0, 0;"])
     forms[0] = _Form(f"{line(plain)} {setup}", kept, "", {})
     forms.append(_Form(line(uniform), kept, "", fixed))

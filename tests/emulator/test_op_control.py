@@ -7,16 +7,11 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-
 from op_harness import Program, launch, samples
 from test_op_memory import kernel
+
 from tilewright.build.artifact import Artifact, BuildRequest
 from tilewright.build.build import build
-from tilewright.emulator.faults import Fault
-from tilewright.emulator.lower.compile import compile_kernel, parse
-from tilewright.emulator.lower.table import lowering_of
-from tilewright.emulator.run import text_of
-from tilewright.ptx.module import Instruction
 from tilewright.settings import Settings
 from tilewright.source.device_view import device_view
 
@@ -160,8 +155,10 @@ def test_special_registers(grid: tuple[int, int, int], block: tuple[int, int, in
     size = 4 * len(names)
     body = f"""
     mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %tid.z; mad.lo.u32 %r2, %r3, {block[1]}, %r2;
-    mad.lo.u32 %r1, %r2, {block[0]}, %r1; mov.u32 %r2, %ctaid.y; mov.u32 %r3, %ctaid.z; mad.lo.u32 %r2, %r3, %nctaid.y, %r2;
-    mov.u32 %r3, %ctaid.x; mad.lo.u32 %r3, %r2, %nctaid.x, %r3; mad.lo.u32 %r1, %r3, {block[0] * block[1] * block[2]}, %r1;
+    mad.lo.u32 %r1, %r2, {block[0]}, %r1; mov.u32 %r2, %ctaid.y; mov.u32 %r3, %ctaid.z;
+    mad.lo.u32 %r2, %r3, %nctaid.y, %r2;
+    mov.u32 %r3, %ctaid.x; mad.lo.u32 %r3, %r2, %nctaid.x, %r3;
+    mad.lo.u32 %r1, %r3, {block[0] * block[1] * block[2]}, %r1;
     mul.wide.u32 %d2, %r1, {size}; add.s64 %d3, %d1, %d2;
     {stores}
     """
@@ -185,9 +182,11 @@ def test_wide_special_registers_and_clocks() -> None:
     body = """
     mov.u64 %d5, %clock64; mov.u32 %r5, %clock; nanosleep.u32 100; mov.u64 %d6, %globaltimer; mov.u64 %d7, %clock64;
     setp.gt.u64 %p1, %d7, %d5; selp.u32 %r1, 1, 0, %p1; cvt.u64.u32 %d8, %lanemask_ge; mov.u64 %d9, %gridid;
-    cvt.u64.u32 %d10, %tid.x; mov.pred %p2, %is_explicit_cluster; selp.u32 %r2, 1, 0, %p2; mov.u32 %r3, %cluster_nctarank;
-    mul.wide.u32 %d2, %r0, 32; add.s64 %d3, %d1, %d2; st.global.v2.u64 [%d3], {%d8, %d10}; st.global.v4.u32 [%d3+16], {%r1, %r2, %r3, WARP_SZ};
-    """.replace(", WARP_SZ}", ", %r4}").replace("mov.pred", "mov.u32 %r4, WARP_SZ; mov.pred")
+    cvt.u64.u32 %d10, %tid.x; mov.u32 %r4, WARP_SZ; mov.pred %p2, %is_explicit_cluster; selp.u32 %r2, 1, 0, %p2;
+    mov.u32 %r3, %cluster_nctarank;
+    mul.wide.u32 %d2, %r0, 32; add.s64 %d3, %d1, %d2; st.global.v2.u64 [%d3], {%d8, %d10};
+    st.global.v4.u32 [%d3+16], {%r1, %r2, %r3, %r4};
+    """
     b = np.zeros((48, 4), np.uint64)
     done = launch(kernel(body), [np.zeros(4, np.uint8), b.view(np.uint8).reshape(-1)], (1, 1, 1), (48, 1, 1))
     assert done.error is None
@@ -229,7 +228,8 @@ def test_registers_that_share_an_array() -> None:
 NEXT:
     mov.b32 %r3, 7;
 NEXT2:
-    bar.sync 0; mov.b32 %r4, %r3; bar.sync 0; setp.gt.u32 %p2, %t, 100; @!%p2 bra END; mov.b32 %r3, 8; sub.u32 %r2, %r2, 1;
+    bar.sync 0; mov.b32 %r4, %r3; bar.sync 0; setp.gt.u32 %p2, %t, 100; @!%p2 bra END; mov.b32 %r3, 8;
+    sub.u32 %r2, %r2, 1;
 END:
     mov.b32 %o0, %r1; mov.b32 %o1, %r2; mov.b32 %o2, %r3; mov.b32 %o3, %r4;
     """
@@ -245,7 +245,11 @@ END:
 CUDA = r"""
 #include <cassert>
 #include <cstdio>
-__device__ __noinline__ int poly(int x, int k) { int s = 0; for (int i = 0; i <= (x & 3); ++i) s = s * k + i; return s + x; }
+__device__ __noinline__ int poly(int x, int k) {
+  int s = 0;
+  for (int i = 0; i <= (x & 3); ++i) s = s * k + i;
+  return s + x;
+}
 extern "C" __global__ void k(int* out, const int* in, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (in[i] > 1000) printf("large %d\n", in[i]);
@@ -286,7 +290,9 @@ def test_calls_printf_and_assert() -> None:
     for got, (first, cell, last) in zip(out.tolist(), wanted, strict=True):
         assert cell is None or got == first + cell + last
     given[77] = -1
-    done = launch(ptx, [out.view(np.uint8), given.view(np.uint8).copy()], (2, 1, 1), (48, 1, 1), scalars=np.int32(3).tobytes())
+    done = launch(
+        ptx, [out.view(np.uint8), given.view(np.uint8).copy()], (2, 1, 1), (48, 1, 1), scalars=np.int32(3).tobytes()
+    )
     assert done.error is not None
     line = next(k for k, text in enumerate(CUDA.splitlines(), 1) if "assert(in" in text)
     assert done.error.startswith(f"line {line}: an assertion fails in thread 29 of block 1")
@@ -302,52 +308,20 @@ def test_traps() -> None:
     assert "thread 40 of block 0 runs into trap" in error
 
 
-# -- what there is, and what there is not ---------------------------------------------------------------------
-
-# Root opcodes of the PTX of 371 public kernels.
-ROOTS = """
-ret ld add mov cvta setp bra mul shl st mad cvt and shr bar sub or fma selp shfl cp max xor ex2 not wmma rcp div neg mma
-ldmatrix atom abs barrier bfi mbarrier min wgmma rsqrt fence setmaxnreg set rem call lg2 mapa stmatrix elect redux vote
-prefetch brkpt prmt nanosleep popc shf red copysign activemask match brev bfind movmatrix
-""".split()
-FORMS = {
-    "cp": ("async", "cg", "shared", "global"), "fma": ("rn", "f32"), "copysign": ("f32",), "ex2": ("approx", "f32"),
-    "lg2": ("approx", "f32"), "rcp": ("rn", "f32"), "rsqrt": ("approx", "f32"), "set": ("eq", "f16", "f16"),
-    "cvt": ("u32", "u64"), "elect": ("sync",), "bra": (), "fence": ("proxy", "async"), "mbarrier": ("init", "b64"),
-    "barrier": ("sync",), "bar": ("sync",), "mapa": ("shared::cluster", "u32"),
-    "wgmma": ("mma_async", "sync", "aligned", "m64n64k16", "f32", "f16", "f16"),
-}  # fmt: skip
-
-
-def test_every_root_opcode_has_a_lowering() -> None:
-    assert len(ROOTS) == 63
-    missing = [r for r in ROOTS if lowering_of(Instruction(r, FORMS.get(r, ("b32",)), ())) is None]
-    assert not missing
-
-
-NOT_MODELLED = {
-    "vadd.s32.s32.s32 %r1, %r2, %r3;": "vadd.s32.s32.s32",
-    "add.rn.f32.f16 %f1, %h1, %f2;": "add.rn.f32.f16",
-    "fma.rn.oob.f16 %h1, %h2, %h3, %h4;": "fma.rn.oob.f16",
-    "cvt.rs.f16x2.f32 %r1, %f1, %f2, %r2;": "cvt.rs.f16x2.f32",
-    "ld.global.b128 %r1, [%d1];": "ld.global.b128",
-    "mov.u32 %r1, %pm0;": "%pm0",
-    "addc.u32 %r1, %r2, %r3;": "addc.u32 with a carry of another basic block",
-    "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r1], %r2, [%r3];": "red.async",
-    "isspacep.const %p1, %d1;": "isspacep.const",
-}
-
-
-@pytest.mark.parametrize("text", list(NOT_MODELLED))
-def test_what_is_not_modelled_is_named(text: str) -> None:
-    """Before anything runs: the opcode, and the instruction that the line is looked up by."""
-    ptx = kernel(f".loc 1 77 0\n{text}").replace("\n.visible", '\n.file 1 "k.cu"\n.visible', 1)
-    parsed = parse(ptx, "k")
-    with pytest.raises(Fault) as caught:
-        compile_kernel(parsed, 0)
-    assert caught.value.kind == "not_modelled"
-    assert NOT_MODELLED[text] in caught.value.message
-    name = text.split()[0].rstrip(";")
-    line = ptx.splitlines().index(text) + 1
-    told = text_of(caught.value, parsed.graph, "k.cu")
-    assert told == f"line 77: {caught.value.message} ({name}, PTX line {line})"
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_guarded_barriers(schedule: str) -> None:
+    """Half of the threads wait for one another, by a number that a register holds; each pair of warps has its own."""
+    body = """
+    .shared .align 4 .b32 s[128];
+    shr.u32 %r1, %r0, 6; add.u32 %r2, %r1, 2; shl.b32 %r3, %r0, 2; mov.u32 %r4, s; add.u32 %r4, %r4, %r3;
+    setp.lt.u32 %p1, %r0, 128; @%p1 st.shared.u32 [%r4], %r0;
+    @%p1 bar.sync %r2, 64;
+    xor.b32 %r5, %r3, 128; mov.u32 %r6, s; add.u32 %r6, %r6, %r5; mov.u32 %r7, 0; @%p1 ld.shared.u32 %r7, [%r6];
+    mul.wide.u32 %d2, %r0, 4; add.s64 %d3, %d1, %d2; st.global.u32 [%d3], %r7;
+    """
+    b = np.zeros(160, np.uint32)
+    done = launch(kernel(body), [np.zeros(4, np.uint8), b.view(np.uint8)], (1, 1, 1), (160, 1, 1), schedule=schedule)
+    assert done.error is None, done.error
+    assert not done.hazards, done.hazards
+    at = np.arange(160)
+    assert (b == np.where(at < 128, at ^ 32, 0)).all()

@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
+import arithmetic_oracle as exact
 import numpy as np
 import pytest
-
-import arithmetic_oracle as exact
 from op_harness import DECODE, Program, check, encode, samples, signed, to_bf16, to_f16, to_f32, width
 from test_op_floats import FORMATS, both_nan, finish, flush
 
@@ -74,6 +73,7 @@ def test_float_to_integer(to: str, source: str) -> None:
     mask = (1 << width(stored)) - 1
     for rounding in ("rni", "rzi", "rmi", "rpi"):
         for ftz in ("", ".ftz") if source == "f32" and rounding == "rpi" else ("",):
+
             def oracle(a: int, rounding: str = rounding, ftz: str = ftz) -> int:
                 value = DECODE[source](a)
                 if ftz:
@@ -97,6 +97,7 @@ def test_float_to_integer(to: str, source: str) -> None:
 def test_integer_to_float(to: str, source: str) -> None:
     for mode in ("rn", "rz", "rm", "rp"):
         for sat in ("", ".sat") if mode == "rn" and to != "bf16" else ("",):
+
             def oracle(a: int, mode: str = mode, sat: str = sat) -> int:
                 return finish(to, exact.rounded(number(source, a), 1, FORMATS[to], mode), sat)
 
@@ -144,6 +145,7 @@ def test_between_floats(to: str, source: str) -> None:
 def test_rounding_to_integral(type_: str) -> None:
     for rounding in ("rni", "rzi", "rmi", "rpi"):
         for flags in ("", ".sat", ".ftz", ".ftz.sat") if type_ == "f32" else ("",):
+
             def oracle(a: int, rounding: str = rounding, flags: str = flags) -> int:
                 value = DECODE[type_](a)
                 if "ftz" in flags:
@@ -190,7 +192,7 @@ def test_packed_halves(to: str) -> None:
     for mode in ("rn", "rz"):
         for flags in ("", ".relu", ".satfinite"):
             one = narrowed(to, "f32", mode, flags)
-            check(f"cvt.{mode}{flags}.{to}x2.f32", "b32", ["f32", "f32"], lambda a, b: one(a) << 16 | one(b),
+            check(f"cvt.{mode}{flags}.{to}x2.f32", "b32", ["f32", "f32"], lambda a, b, one=one: one(a) << 16 | one(b),
                   threads=THREADS)  # fmt: skip
 
 
@@ -244,6 +246,7 @@ def test_small_floats(name: str) -> None:
     rng.shuffle(values)
     given = list(values.view(np.uint32).reshape(2, THREADS))
     for relu in ("", ".relu"):
+
         def of_two(a: float, b: float, relu: str = relu) -> int:
             return encoded(name, a, bool(relu)) << shift | encoded(name, b, bool(relu))
 
@@ -273,13 +276,18 @@ def test_powers_of_two() -> None:
         down = max((e for e in range(-127, 128) if Fraction(2) ** e <= size), default=-127)
         if mode == "rz":
             return down + 127
-        return min(e for e in range(-127, 129) if Fraction(2) ** e >= size) + 127 if size <= Fraction(2) ** 127 else 0xFE
+        return (
+            min(e for e in range(-127, 129) if Fraction(2) ** e >= size) + 127 if size <= Fraction(2) ** 127 else 0xFE
+        )
 
     for mode in ("rz", "rp"):
         check(f"cvt.{mode}.satfinite.ue8m0x2.f32", "b16", ["f32", "f32"],
-              lambda a, b: code(to_f32(a), mode) << 8 | code(to_f32(b), mode), threads=THREADS)  # fmt: skip
-        check(f"cvt.{mode}.satfinite.ue8m0x2.bf16x2", "b16", ["bf16x2"],
-              lambda a: code(to_bf16(a >> 16), mode) << 8 | code(to_bf16(a & 0xFFFF), mode), threads=THREADS)  # fmt: skip
+              lambda a, b, mode=mode: code(to_f32(a), mode) << 8 | code(to_f32(b), mode), threads=THREADS)  # fmt: skip
+
+        def of_halves(a: int, mode: str = mode) -> int:
+            return code(to_bf16(a >> 16), mode) << 8 | code(to_bf16(a & 0xFFFF), mode)
+
+        check(f"cvt.{mode}.satfinite.ue8m0x2.bf16x2", "b16", ["bf16x2"], of_halves, threads=THREADS)
 
     def power(c: int) -> int:
         return 0x7FFF if c == 0xFF else encode("bf16", 2.0 ** (c - 127))
@@ -292,7 +300,7 @@ def test_cvt_pack() -> None:
     for to, bits in (("s16", 16), ("u16", 16), ("s8", 8), ("u8", 8), ("s4", 4), ("u4", 4), ("s2", 2), ("u2", 2)):
         low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if to[0] == "s" else (0, (1 << bits) - 1)
 
-        def pair(a: int, b: int) -> int:
+        def pair(a: int, b: int, low: int = low, high: int = high, bits: int = bits) -> int:
             x, y = (max(low, min(high, signed(v, 32))) & ((1 << bits) - 1) for v in (a, b))
             return x << bits | y
 
@@ -300,7 +308,7 @@ def test_cvt_pack() -> None:
             check(f"cvt.pack.sat.{to}.s32", "b32", ["s32", "s32"], pair, threads=THREADS)
         else:
             check(f"cvt.pack.sat.{to}.s32.b32", "b32", ["s32", "s32", "b32"],
-                  lambda a, b, c: (c << 2 * bits | pair(a, b)) & 0xFFFFFFFF, threads=THREADS)  # fmt: skip
+                  lambda a, b, c, bits=bits: (c << 2 * bits | pair(a, b)) & 0xFFFFFFFF, threads=THREADS)  # fmt: skip
 
 
 def test_packing_moves() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import arithmetic_oracle as exact
 import numpy as np
 import pytest
-
-import arithmetic_oracle as exact
 from op_harness import DECODE, Program, check, encode, samples, to_f32, width
 
 FORMATS = {"f32": exact.F32, "f64": exact.F64, "f16": exact.F16, "bf16": exact.BF16}
@@ -86,6 +85,7 @@ def test_without_a_mode() -> None:
 
 def packed(type_: str, oracle: Callable[..., int]) -> Callable[..., int]:
     """An oracle of halves on both of a pair."""
+
     def both(*bits: int) -> int:
         return oracle(*(x & 0xFFFF for x in bits)) | oracle(*(x >> 16 for x in bits)) << 16
 
@@ -170,6 +170,7 @@ def test_signs(type_: str) -> None:
         check(f"abs.{type_}x2", "b32", [f"{type_}x2"], packed(type_, lambda a: a & ~top), threads=THREADS)
         check(f"neg.{type_}x2", "b32", [f"{type_}x2"], packed(type_, lambda a: a ^ top), threads=THREADS)
     if type_ in ("f32", "f16"):
+
         def small(a: int) -> int:
             return a & top if abs(DECODE[type_](a)) < tiny(type_) else a
 
@@ -198,7 +199,7 @@ def compared(type_: str, name: str, ftz: bool) -> Callable[[int, int], bool]:
 def test_setp(type_: str) -> None:
     for name in COMPARE:
         test = compared(type_, name, False)
-        check(f"setp.{name}.{type_}", "pred", [type_] * 2, lambda a, b: int(test(a, b)), threads=THREADS)
+        check(f"setp.{name}.{type_}", "pred", [type_] * 2, lambda a, b, test=test: int(test(a, b)), threads=THREADS)
     test = compared(type_, "lt", True)
     if type_ in ("f32", "f16"):
         check(f"setp.lt.ftz.{type_}", "pred", [type_] * 2, lambda a, b: int(test(a, b)), threads=THREADS)
@@ -220,14 +221,14 @@ def test_set(type_: str) -> None:
             results |= {type_: encode(type_, 1.0), "u16": 0xFFFF, "s16": 0xFFFF}
         for result, one in results.items():
             check(f"set.{name}.{result}.{type_}", result, [type_] * 2,
-                  lambda a, b, one=one: test(a, b) * one, threads=THREADS)  # fmt: skip
+                  lambda a, b, one=one, test=test: test(a, b) * one, threads=THREADS)  # fmt: skip
             check(f"set.{name}.xor.{result}.{type_}", result, [type_, type_, "pred"],
-                  lambda a, b, c, one=one: (test(a, b) != bool(c)) * one, threads=THREADS)  # fmt: skip
+                  lambda a, b, c, one=one, test=test: (test(a, b) != bool(c)) * one, threads=THREADS)  # fmt: skip
         if type_ in ("f16", "bf16"):
             one = encode(type_, 1.0)
-            oracle = packed(type_, lambda a, b, one=one: test(a, b) * one)
+            oracle = packed(type_, lambda a, b, one=one, test=test: test(a, b) * one)
             check(f"set.{name}.{type_}x2.{type_}x2", "b32", [f"{type_}x2"] * 2, oracle, threads=THREADS)
-            oracle = packed(type_, lambda a, b: test(a, b) * 0xFFFF)
+            oracle = packed(type_, lambda a, b, test=test: test(a, b) * 0xFFFF)
             check(f"set.{name}.u32.{type_}x2", "b32", [f"{type_}x2"] * 2, oracle, threads=THREADS)
 
 
@@ -241,7 +242,9 @@ def test_setp_of_pairs(type_: str) -> None:
     test = compared(type_, "ltu", False)
     for part, result in enumerate(got):
         shift = 16 * part
-        fresh = [test(int(x) >> shift & 0xFFFF, int(y) >> shift & 0xFFFF) and not c for x, y, c in zip(a, b, q, strict=True)]
+        fresh = [
+            test(int(x) >> shift & 0xFFFF, int(y) >> shift & 0xFFFF) and not c for x, y, c in zip(a, b, q, strict=True)
+        ]
         assert (result == np.where(guard != 0, fresh, q)).all()
 
 
@@ -268,11 +271,14 @@ def test_testp(type_: str) -> None:
         "subnormal": lambda x: 0 < abs(x) < tiny(type_),
     }
     for name, test in tests.items():
-        check(f"testp.{name}.{type_}", "pred", [type_], lambda a: int(test(DECODE[type_](a))), threads=THREADS)
+        check(
+            f"testp.{name}.{type_}", "pred", [type_], lambda a, test=test: int(test(DECODE[type_](a))), threads=THREADS
+        )
 
 
 def guarded(function: Callable[..., float]) -> Callable[..., float]:
     """``function`` with the values of C's mathematics where Python raises."""
+
     def safe(*values: float) -> float:
         with np.errstate(all="ignore"):
             return float(function(*(np.float64(x) for x in values)))
@@ -288,6 +294,7 @@ APPROX: dict[str, Callable[..., float]] = {
 
 def within(type_: str, ulps: int) -> Callable[[int, int], bool]:
     """NaN for NaN, else the same sign and so many units in the last place apart."""
+
     def near(a: int, b: int) -> bool:
         top = 1 << (width(type_) - 1)
         if both_nan(type_)(a, b):
@@ -316,6 +323,7 @@ def test_other_approximations() -> None:
             value = math.tanh(DECODE[type_](a))
             return encode(type_, exact.rounded(*value.as_integer_ratio(), FORMATS[type_], zero=value)
                           if value == value else value)  # fmt: skip
+
         return oracle
 
     def ex2(type_: str) -> Callable[[int], int]:
@@ -332,13 +340,20 @@ def test_other_approximations() -> None:
     for type_ in ("f16", "bf16"):
         near = within(type_, 1)
         name = "ex2.approx.ftz.bf16" if type_ == "bf16" else "ex2.approx.f16"
-        check(name, type_, [type_], lambda a: finish(type_, DECODE[type_](ex2(type_)(a)), name), threads=THREADS, is_same=near)
+        check(
+            name,
+            type_,
+            [type_],
+            lambda a, name=name, type_=type_: finish(type_, DECODE[type_](ex2(type_)(a)), name),
+            threads=THREADS,
+            is_same=near,
+        )
         if type_ == "f16":
             pairs = packed(type_, ex2(type_))
             check("ex2.approx.f16x2", "b32", ["f16x2"], pairs, threads=THREADS,
-                  is_same=lambda a, b: near(a & 0xFFFF, b & 0xFFFF) and near(a >> 16, b >> 16))  # fmt: skip
+                  is_same=lambda a, b, near=near: near(a & 0xFFFF, b & 0xFFFF) and near(a >> 16, b >> 16))  # fmt: skip
             check("tanh.approx.f16x2", "b32", ["f16x2"], packed(type_, tanh(type_)), threads=THREADS,
-                  is_same=lambda a, b: near(a & 0xFFFF, b & 0xFFFF) and near(a >> 16, b >> 16))  # fmt: skip
+                  is_same=lambda a, b, near=near: near(a & 0xFFFF, b & 0xFFFF) and near(a >> 16, b >> 16))  # fmt: skip
 
 
 def test_approximate_division() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-
 from op_harness import Program, launch, samples, signed
 from test_op_memory import kernel
 

@@ -16,7 +16,9 @@ SET_RESULTS = {
 }  # fmt: skip
 SINGLES = frozenset({"f32", "f64"})
 ROUNDINGS = frozenset({"rn", "rz", "rm", "rp"})
-COMPARED = frozenset("eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan".split())
+COMPARED = frozenset(
+    ["eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"]
+)
 
 
 def is_float(i: Instruction) -> bool:

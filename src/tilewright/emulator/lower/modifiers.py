@@ -7,8 +7,37 @@ from collections.abc import Mapping
 from tilewright.ptx.module import Instruction
 
 _TYPES = frozenset(
-    "pred b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 bf16 bf16x2 f32 f64 f32x2 s16x2 u16x2 tf32"
-    " e4m3x2 e5m2x2 e2m1x2 e2m3x2 e3m2x2 ue8m0x2".split()
+    [
+        "pred",
+        "b8",
+        "b16",
+        "b32",
+        "b64",
+        "u8",
+        "u16",
+        "u32",
+        "u64",
+        "s8",
+        "s16",
+        "s32",
+        "s64",
+        "f16",
+        "f16x2",
+        "bf16",
+        "bf16x2",
+        "f32",
+        "f64",
+        "f32x2",
+        "s16x2",
+        "u16x2",
+        "tf32",
+        "e4m3x2",
+        "e5m2x2",
+        "e2m1x2",
+        "e2m3x2",
+        "e3m2x2",
+        "ue8m0x2",
+    ]
 )
 _ROUND = "rn rz rm rp"
 _COMPARE = "eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan and or xor ftz"
@@ -34,13 +63,13 @@ _KNOWN: Mapping[str, tuple[int, int, str]] = {
     "rem": (1, 1, ""),
     "rcp": (1, 1, f"approx ftz {_ROUND}"),
     "sqrt": (1, 1, f"approx ftz {_ROUND}"),
-    **{name: (1, 1, "approx ftz") for name in ("rsqrt", "ex2", "lg2", "sin", "cos", "tanh")},
+    **dict.fromkeys(("rsqrt", "ex2", "lg2", "sin", "cos", "tanh"), (1, 1, "approx ftz")),
     "abs": (1, 1, "ftz"),
     "neg": (1, 1, "ftz"),
     "min": (1, 1, "ftz NaN xorsign abs relu"),
     "max": (1, 1, "ftz NaN xorsign abs relu"),
-    **{name: (1, 1, "") for name in ("and", "xor", "not", "shl", "shr", "popc", "clz", "brev", "cnot", "bfe", "bfi")},
-    **{name: (1, 1, "") for name in ("or", "sad", "fns", "copysign", "selp", "mov")},
+    **dict.fromkeys(("and", "xor", "not", "shl", "shr", "popc", "clz", "brev", "cnot", "bfe", "bfi"), (1, 1, "")),
+    **dict.fromkeys(("or", "sad", "fns", "copysign", "selp", "mov"), (1, 1, "")),
     "bfind": (1, 1, "shiftamt"),
     "prmt": (1, 1, "f4e b4e rc8 ecl ecr rc16"),
     "lop3": (1, 1, "and or xor"),

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from tilewright.emulator.arithmetic import bits
 from tilewright.emulator.lower.writer import BlockWriter
-from tilewright.emulator.machine.addresses import LOCAL_ID, LOCAL_WINDOW, OFFSET_BITS, PARAM_ID, SHARED_ID, SHARED_WINDOW
+from tilewright.emulator.machine.addresses import (
+    LOCAL_ID,
+    LOCAL_WINDOW,
+    OFFSET_BITS,
+    PARAM_ID,
+    SHARED_ID,
+    SHARED_WINDOW,
+)
 from tilewright.emulator.types import NATURAL, scalar
 from tilewright.ptx.module import TYPE_BYTES, Instruction, Vector
 
