@@ -1,4 +1,4 @@
-"""mma.sync, wmma, ldmatrix, stmatrix, movmatrix."""
+"""mma.sync, mma.sp, wmma, ldmatrix, stmatrix, movmatrix."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def options_of(w: BlockWriter, i: Instruction) -> str:
 
 
 def mma(w: BlockWriter, i: Instruction) -> None:
-    if i.guard is not None or any(m.startswith("sp") for m in i.modifiers):
-        raise w.not_modelled(i.full_name + (" under a guard" if i.guard is not None else ""))
+    if i.guard is not None:
+        raise w.not_modelled(f"{i.full_name} under a guard")
     w.collective()
     shape = shape_of(w, i)
     types = tuple(m for m in i.modifiers if m in ELEMENTS)
@@ -49,7 +49,8 @@ def mma(w: BlockWriter, i: Instruction) -> None:
     if "block_scale" in i.modifiers:
         _multiply_scaled(w, i, shape, types)
         return
-    _multiply(w, i, "mma", shape, types)
+    sparse = any(m.split("::")[0] == "sp" for m in i.modifiers)
+    _multiply(w, i, "mma_sparse" if sparse else "mma", shape, types)
 
 
 def _multiply_scaled(w: BlockWriter, i: Instruction, shape: str, types: tuple[str, ...]) -> None:
@@ -77,6 +78,8 @@ def _multiply(w: BlockWriter, i: Instruction, name: str, shape: str, types: tupl
         registers(w, operand, type_)
         for operand, type_ in zip(i.operands[1:4], (wide, wide, WIDE.get(c, "b32")), strict=True)
     )
+    if name == "mma_sparse":  # behind C: the metadata, and which lanes hold it
+        operands += f", {w.read(i.operands[4], 'b32')}, first({w.read(i.operands[5], 'u32')})"
     call = f"M.matrices.{name}(A, {shape!r}, {types!r}, {operands}, {options_of(w, i)}, {w.site})"
     w.write_all(i.operands[0], WIDE.get(d, "b32"), call)
 

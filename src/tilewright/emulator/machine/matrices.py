@@ -17,6 +17,7 @@ from tilewright.emulator.matrix.elements import element_bits
 from tilewright.emulator.matrix.fragments import Which
 from tilewright.emulator.matrix.mma import MmaOptions, Types, mma
 from tilewright.emulator.matrix.scaled import ScaleOperand, mma_block_scaled
+from tilewright.emulator.matrix.sparse import mma_sp
 from tilewright.errors import TilewrightError
 
 PIECE = 16  # bytes: wmma rows and leading dimensions are multiples of it. PTX ISA, "wmma.load"
@@ -46,6 +47,27 @@ class Matrices:
         self.warps.whole(active, site, "mma.sync")
         a, b, c = (tuple(self._spread(active, x)) for x in (a, b, c))
         return mma(shape, types, a, b, c, options)
+
+    def mma_sparse(
+        self,
+        active: Active,
+        shape: str,
+        types: Types,
+        a: tuple[Any, ...],
+        b: tuple[Any, ...],
+        c: tuple[Any, ...],
+        metadata: Any,
+        selector: int,
+        options: MmaOptions,
+        site: int,
+    ) -> tuple[Array, ...]:
+        """``selector``: which lanes of each group of four hold the metadata."""
+        self.warps.whole(active, site, "mma.sp")
+        a, b, c = (tuple(self._spread(active, x)) for x in (a, b, c))
+        try:
+            return mma_sp(shape, types, a, b, c, active.spread(metadata), int(selector), options)
+        except TilewrightError as error:
+            raise Fault("not_modelled", error.message.rstrip("."), site) from error
 
     def mma_scaled(
         self,
@@ -157,9 +179,7 @@ class Matrices:
         rows = self.memories["shared"].load_rows(part, addresses, 16, site)
         return moves.ldmatrix(rows.reshape(-1, 8 * number, 16), number, transposed)
 
-    def stmatrix(
-        self, active: Active, address: Any, registers: tuple[Any, ...], transposed: bool, site: int
-    ) -> None:
+    def stmatrix(self, active: Active, address: Any, registers: tuple[Any, ...], transposed: bool, site: int) -> None:
         self.warps.whole(active, site, "stmatrix")
         part, addresses = self._rows(active, address, len(registers))
         rows = moves.stmatrix(self._spread(active, registers), len(registers), transposed)
