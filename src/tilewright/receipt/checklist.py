@@ -72,9 +72,10 @@ def _structure(variant: Variant, *, needs_two_buffers: bool = False) -> tuple[bo
     if verify.verdict == "not_run":
         return None, "by construction; nothing here ran it"
     if verify.verdict == "passed" and not verify.hazards:
-        if verify.executor == "emulator":
-            return True, "no wrong element and no race (emulator)"
-        return True, f"no wrong element ({verify.executor}; races are not looked for)"
+        if verify.races_at:
+            values = "" if verify.executor == "emulator" else f" ({verify.executor})"
+            return True, f"no wrong element{values} and no race (emulator)"
+        return True, f"no wrong element ({verify.executor}; races were not looked for)"
     return False, verify.reason or "a check failed"
 
 

@@ -55,6 +55,7 @@ class Verification:
         max_abs_error: against the reference, else against the baseline; the largest over the sizes.
         tolerance: what replaced bit-identity where the baseline is not deterministic, and why; else empty.
         reason: why it did not run, or what failed.
+        races_at: size sets at which the emulator looked for races; beside a verdict of a GPU, the small ones.
     """
 
     verdict: Verdict = "not_run"
@@ -66,6 +67,7 @@ class Verification:
     checks: tuple[SizeCheck, ...] = ()
     tolerance: str = ""
     reason: str = ""
+    races_at: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

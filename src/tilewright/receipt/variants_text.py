@@ -104,8 +104,8 @@ def _bits(verify: Verification) -> Cell:
 def _hazards(verify: Verification) -> Cell:
     if verify.hazards:
         return Cell(str(len(verify.hazards)), "bad")
-    # A GPU run shows wrong bits, not races: only the emulator may say "none".
-    return Cell("none", "good") if verify.executor == "emulator" else Cell("-", "dim")
+    # A GPU run shows wrong bits, not races: only where the emulator ran too may it say "none".
+    return Cell("none", "good") if verify.races_at else Cell("-", "dim")
 
 
 def _math_per_tile(variant: Variant) -> Cell:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilewright.launch.bind import LaunchChange
@@ -48,6 +48,7 @@ class Verification:
         checks: the verdict at each of ``sizes``.
         tolerance: what replaces bit identity, where the baseline is not deterministic; else "".
         reason: one sentence that says why; for a pass, what share of a set could not be compared, or "".
+        races_at: the size sets at which races were looked for, which only the emulator can.
     """
 
     verdict: Verdict
@@ -59,6 +60,7 @@ class Verification:
     checks: tuple[SizeCheck, ...] = ()
     tolerance: str = ""
     reason: str = ""
+    races_at: tuple[str, ...] = ()
 
 
 def judge(executor: str, checks: Sequence[SizeCheck], hazards: Iterable[Hazard], tolerance: str) -> Verification:
@@ -77,7 +79,18 @@ def judge(executor: str, checks: Sequence[SizeCheck], hazards: Iterable[Hazard],
         checks=tuple(checks),
         tolerance=tolerance,
         reason=f"{told[0].size}: {told[0].message}" if told else "",
+        races_at=tuple(check.size for check in checks) if executor == "emulator" else (),
     )
+
+
+def with_races(on_gpu: Verification, emulated: Verification) -> Verification:
+    """A GPU's verdict on values, and what the emulator saw beside: a hazard, or a wrong value there, fails it too."""
+    if on_gpu.verdict != "passed" or emulated.verdict == "not_run":
+        return on_gpu
+    merged = replace(on_gpu, hazards=(*on_gpu.hazards, *emulated.hazards), races_at=emulated.races_at)
+    if emulated.verdict == "passed":
+        return merged
+    return replace(merged, verdict="failed", reason=f"in the emulator, {emulated.reason}")
 
 
 def not_run(reason: str) -> Verification:

@@ -110,6 +110,7 @@ def verification_record(v: Verification) -> evidence.Verification:
         ),
         v.tolerance,
         v.reason,
+        v.races_at,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tilewright.launch.executor import Executor
     from tilewright.measure.measure import Work
     from tilewright.verification.baseline import BaselineRecord
-    from tilewright.verification.verdict import Passed, Verification
+    from tilewright.verification.verdict import Verification
 
 Progress = Callable[[str], None]
 _PRECISION = {"int8": "int8", "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float8_e4m3fn": "fp8"}
@@ -102,20 +102,16 @@ def _verify_baseline(studied: Study, spec: LaunchSpec, executor: Executor, say: 
 
 def _verify_others(
     contending: list[tuple[str, Artifact, int | None]], kept: BaselineRecord, executor: Executor, say: Progress
-) -> tuple[dict[str, Verification], dict[str, Passed]]:
+) -> dict[str, Verification]:
     """Every contender against the baseline."""
     from tilewright.verification.variant import verify
-    from tilewright.verification.verdict import Passed
 
     verdicts: dict[str, Verification] = {}
-    passed: dict[str, Passed] = {}
     for label, artifact, dynamic_bytes in contending:
         change = LaunchChange(shared_bytes=dynamic_bytes)
         program = _program(artifact)
         verdicts[label] = verify(kept, program, change, executor, lambda n, x=label: say(f"{x} at {n}"))  # type: ignore[misc]
-        if verdicts[label].verdict == "passed":
-            passed[label] = Passed(program, change, verdicts[label])
-    return verdicts, passed
+    return verdicts
 
 
 def _notes(kept: BaselineRecord) -> tuple[str, ...]:
@@ -132,7 +128,7 @@ def _in_emulator(studied: Study, path: Path, spec: LaunchSpec, arch: str, no_gpu
     kept = _verify_baseline(studied, spec, executor, say)
     everything = contenders(studied)
     variants = [row for row in everything if not _is_control(row[0])]
-    verdicts, _ = _verify_others(variants, kept, executor, say)
+    verdicts = _verify_others(variants, kept, executor, say)
     records = {label: verification_record(verdict) for label, verdict in verdicts.items()}
     untimed = evidence.Measurement(reason=no_gpu)
     left = evidence.Verification(reason=f"a control is there to be timed: {no_gpu}")
@@ -146,17 +142,49 @@ def _in_emulator(studied: Study, path: Path, spec: LaunchSpec, arch: str, no_gpu
     )
 
 
+def _look_for_races(
+    studied: Study,
+    path: Path,
+    spec: LaunchSpec,
+    arch: str,
+    verdicts: dict[str, Verification],
+    is_baseline_right: bool,
+    say: Progress,
+) -> dict[str, Verification]:
+    """Baseline and variants in the emulator at every size set but the default one: a GPU shows values, not races."""
+    from tilewright.emulator.executor import EmulatorExecutor
+    from tilewright.measure.measure import BASELINE
+
+    if not is_baseline_right:
+        return {}
+    executor = EmulatorExecutor(arch, main_file=path.name)
+    others = {name: sizes for name, sizes in spec.sizes.items() if name != "default"}
+    small = replace(spec, sizes=others or spec.sizes)
+    kept = _verify_baseline(studied, small, executor, lambda x: say(f"races: {x}"))
+    rows = [row for row in contenders(studied) if not _is_control(row[0]) and verdicts[row[0]].verdict == "passed"]
+    seen = _verify_others(rows, kept, executor, lambda x: say(f"races: {x}"))
+    return {BASELINE: kept.verification, **seen}
+
+
 def _on_gpu(studied: Study, path: Path, spec: LaunchSpec, gpu: GpuInfo, say: Progress) -> Ran:
     from tilewright.gpu.executor import GpuExecutor
     from tilewright.measure.measure import BASELINE, measure
-    from tilewright.verification.verdict import Passed
+    from tilewright.verification.verdict import Passed, not_run, with_races
     from tilewright.workflow.records import measurement_record, verification_record
 
+    unseen = not_run("not looked at")
     executor = GpuExecutor(gpu)
     kept = _verify_baseline(studied, spec, executor, say)
-    verdicts, passed = _verify_others(contenders(studied), kept, executor, say)
-    baseline = _program(studied.baseline)
-    base = Passed(baseline, LaunchChange(), kept.verification) if kept.verification.verdict == "passed" else None
+    verdicts = _verify_others(contenders(studied), kept, executor, say)
+    races = _look_for_races(studied, path, spec, gpu.arch, verdicts, kept.verification.verdict == "passed", say)
+    verdicts = {label: with_races(verdict, races.get(label, unseen)) for label, verdict in verdicts.items()}
+    on_baseline = with_races(kept.verification, races.get(BASELINE, unseen))
+    passed = {
+        label: Passed(_program(artifact), LaunchChange(shared_bytes=dynamic_bytes), verdicts[label])
+        for label, artifact, dynamic_bytes in contenders(studied)
+        if verdicts[label].verdict == "passed"
+    }
+    base = Passed(_program(studied.baseline), LaunchChange(), on_baseline) if on_baseline.verdict == "passed" else None
     say("timing")
     times = measure(
         kept,
@@ -168,7 +196,7 @@ def _on_gpu(studied: Study, path: Path, spec: LaunchSpec, gpu: GpuInfo, say: Pro
     )
     why = evidence.Measurement(reason="only what passed verification is timed")
     return Ran(
-        verification_record(kept.verification),
+        verification_record(on_baseline),
         measurement_record(times[BASELINE]),
         {k: verification_record(v) for k, v in verdicts.items()},
         {k: measurement_record(times[k]) if k in times else why for k in verdicts},
