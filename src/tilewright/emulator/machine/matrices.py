@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,15 @@ from tilewright.emulator.matrix.sparse import mma_sp
 from tilewright.errors import TilewrightError
 
 PIECE = 16  # bytes: wmma rows and leading dimensions are multiples of it. PTX ISA, "wmma.load"
+
+
+@contextmanager
+def _known(site: int) -> Iterator[None]:
+    """What the matrix room does not know ends the run, with its line, and not the program."""
+    try:
+        yield
+    except TilewrightError as error:
+        raise Fault("not_modelled", error.message.rstrip("."), site) from error
 
 
 class Matrices:
@@ -46,7 +57,8 @@ class Matrices:
     ) -> tuple[Array, ...]:
         self.warps.whole(active, site, "mma.sync")
         a, b, c = (tuple(self._spread(active, x)) for x in (a, b, c))
-        return mma(shape, types, a, b, c, options)
+        with _known(site):
+            return mma(shape, types, a, b, c, options)
 
     def mma_sparse(
         self,
@@ -64,10 +76,8 @@ class Matrices:
         """``selector``: which lanes of each group of four hold the metadata."""
         self.warps.whole(active, site, "mma.sp")
         a, b, c = (tuple(self._spread(active, x)) for x in (a, b, c))
-        try:
+        with _known(site):
             return mma_sp(shape, types, a, b, c, active.spread(metadata), int(selector), options)
-        except TilewrightError as error:
-            raise Fault("not_modelled", error.message.rstrip("."), site) from error
 
     def mma_scaled(
         self,
@@ -87,10 +97,8 @@ class Matrices:
         self.warps.whole(active, site, "mma.sync")
         of_a, of_b = (ScaleOperand(active.spread(data), byte, thread) for data, byte, thread in scales)
         a, b, c = (tuple(self._spread(active, x)) for x in (a, b, c))
-        try:
+        with _known(site):
             return mma_block_scaled(shape, types, a, b, c, (of_a, of_b), kind, scale_element, scale_vec)
-        except TilewrightError as error:
-            raise Fault("not_modelled", error.message.rstrip("."), site) from error
 
     def wmma_mma(
         self,
@@ -105,7 +113,8 @@ class Matrices:
     ) -> tuple[Array, ...]:
         self.warps.whole(active, site, "wmma.mma")
         a, b, c = (tuple(self._spread(active, x)) for x in (a, b, c))
-        return wmma.wmma_mma(shape, types, a, b, c, options)
+        with _known(site):
+            return wmma.wmma_mma(shape, types, a, b, c, options)
 
     # -- fragments and memory ----------------------------------------------------------------------------
 
