@@ -8,11 +8,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
+from tilewright.emulator.compiled import CompiledKernel
 from tilewright.emulator.lower.compile import compile_kernel, parse
 from tilewright.emulator.machine.chunk import Active, Geometry
 from tilewright.emulator.machine.global_memory import Buffer
@@ -186,6 +188,12 @@ def _address(name: str, type_: str) -> str:
     return f"    ld.param.u64 %base, [{name}]; mul.wide.u32 %at, %t, {SIZES[type_]}; add.s64 %at, %base, %at;"
 
 
+@lru_cache(maxsize=4)
+def compiled(ptx: str, dynamic_bytes: int) -> CompiledKernel:
+    """Kernel ``k``: the same text runs with blocks of several sizes."""
+    return compile_kernel(parse(ptx, "k"), dynamic_bytes)
+
+
 def launch(
     ptx: str,
     data: Sequence[Array],
@@ -201,7 +209,7 @@ def launch(
     max_seconds: float | None = 60.0,
 ) -> Emulation:
     """Run kernel ``k``: parameters are pointers to ``data`` (changed in place), then ``scalars``."""
-    kernel = compile_kernel(parse(ptx, "k"), dynamic_bytes)
+    kernel = compiled(ptx, dynamic_bytes)
     geometry = Geometry(grid, block, (1, 1, 1), kernel.layout.smem_bytes, dynamic_bytes)
     params = b"".join(struct.pack("<q", (k + 1) << 40) for k in range(len(data))) + scalars
     buffers = [Buffer(f"array{k}", d) for k, d in enumerate(data)]

@@ -270,7 +270,7 @@ def immediate(operand: Immediate, dtype: str) -> np.generic:
         return scalar(operand.value, dtype)
     bits = from_bits(operand.value, "f4" if operand.kind == "f32" else "f8")
     if np.dtype(dtype).kind == "f":
-        return np.dtype(dtype).type(bits)
+        return np.dtype(dtype).type(bits)  # type: ignore[no-any-return]
     return scalar(operand.value, dtype)
 
 
@@ -291,5 +291,3 @@ def convert_storage(text: str, have: str, want: str, type_: str = "") -> str:
     whole = want if want[0] in "iu" else f"u{want_bytes}"
     text = f"{text}.astype({whole!r})"
     return text if whole == want else f"{text}.view({want!r})"
-
-

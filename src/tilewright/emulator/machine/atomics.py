@@ -36,6 +36,8 @@ COMBINE: dict[str, Combine] = {
     "inc": _wrap_increment,
     "dec": _wrap_decrement,
 }
+
+
 class Atomics:
     """``random`` permutes threads that collide, to expose results that depend on their order; None: ascending."""
 
@@ -112,7 +114,7 @@ class Atomics:
         first = np.flatnonzero(np.r_[True, cell[1:] != cell[:-1]]) if count else np.zeros(0, int)
         rank = np.arange(count) - np.repeat(first, np.diff(np.r_[first, count]))
         order = by_cell[np.argsort(rank, kind="stable")]
-        stops = np.cumsum(np.bincount(rank)) if count else []
+        stops = np.cumsum(np.bincount(rank)) if count else np.zeros(0, int)
         start = 0
         for stop in stops:
             now = order[start:stop]

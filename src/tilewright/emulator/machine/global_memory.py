@@ -74,7 +74,7 @@ class GlobalMemory:
         return out
 
     def store(self, active: Active, address: Any, size: int, value: Any, dtype: str, site: int) -> None:
-        if not getattr(address, "ndim", 0) and getattr(value, "ndim", 0):
+        if not np.ndim(address) and np.ndim(value):
             value = value[-1]  # all threads write one place: the last one wins, as any may
         found = self._single(active, address, size, site, "write")
         if found is not None:
@@ -103,7 +103,7 @@ class GlobalMemory:
         found = self._single(active, address, size, site, "read")
         if found is not None:
             buffer, offset = found
-            return _pieces(buffer, size)[offset // size].view(np.uint8).reshape(-1, size)
+            return _pieces(buffer, size)[offset // size].view(np.uint8).reshape(-1, size)  # type: ignore[no-any-return]
         out = np.zeros((len(address), size), np.uint8)
         for buffer, offset, mask in self._groups(active, address, size, site, "read"):
             out[mask] = _pieces(buffer, size)[offset[mask] // size].view(np.uint8).reshape(-1, size)
@@ -184,9 +184,9 @@ class GlobalMemory:
                 if marks is not None:
                     marks[offset[:, None] + np.arange(size)] = True
         elif buffer.written is not None:
-            fresh = ~buffer.written[offset[:, None] + np.arange(size)]
+            fresh: Array = ~buffer.written[offset[:, None] + np.arange(size)]
             if fresh.any():
-                self.watch.global_uninitialised(active, fresh.any(axis=1), offset, size, site, buffer.name)
+                self.watch.global_uninitialised(active, np.asarray(fresh.any(axis=1)), offset, size, site, buffer.name)
 
     def _misaligned(self, active: Active, address: Array, size: int, site: int, what: str) -> None:
         at = int(np.flatnonzero(address & (size - 1))[0])

@@ -26,10 +26,11 @@ class LocalMemory:
             raise Fault(f"out_of_bounds_{what}", message, site)
         if (address & (size - 1)).any():
             raise Fault("misaligned", f"a local {what} of {size} bytes at an address that is not a multiple", site)
-        return active.threads * self.local_bytes + address
+        return active.threads * self.local_bytes + address  # type: ignore[no-any-return]
 
     def load(self, active: Active, address: Any, size: int, dtype: str, site: int) -> Array:
-        return self.data.view(dtype)[self._linear(active, address, size, site, "read") >> SHIFT[size]]
+        linear = self._linear(active, address, size, site, "read")
+        return self.data.view(dtype)[linear >> SHIFT[size]]  # type: ignore[no-any-return]
 
     def store(self, active: Active, address: Any, size: int, value: Any, dtype: str, site: int) -> None:
         self.data.view(dtype)[self._linear(active, address, size, site, "write") >> SHIFT[size]] = value

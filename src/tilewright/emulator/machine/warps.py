@@ -33,7 +33,7 @@ class Rows:
         """[warps, 32]; lanes that are not there hold 0."""
         value = self.active.spread(value)
         if self.position is None:
-            return value.reshape(-1, WARP)
+            return value.reshape(-1, WARP)  # type: ignore[no-any-return]
         out = np.zeros(self.count * WARP, value.dtype)
         out[self.position] = value
         return out.reshape(-1, WARP)
