@@ -20,7 +20,6 @@ from tilewright.ptx.module import (
     Address,
     Function,
     Immediate,
-    Instruction,
     Operand,
     Register,
     Sink,
@@ -28,7 +27,6 @@ from tilewright.ptx.module import (
     Symbol,
     Vector,
 )
-
 
 CLOCKS = frozenset({"%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"})
 

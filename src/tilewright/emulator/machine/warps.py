@@ -176,7 +176,7 @@ class Warps:
         members = rows.members(mask)
         lowest = members & (~members + np.uint32(1))
         leader = np.log2(np.maximum(lowest, np.uint32(1)).astype(np.float64)).astype(np.int32)
-        return rows.back(leader), rows.back(LANES == leader)
+        return rows.back(leader), rows.back(leader == LANES)
 
     def whole(self, active: Active, site: int, what: str) -> None:
         """Matrix instructions need all 32 lanes of each warp."""
