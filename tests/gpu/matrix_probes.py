@@ -1,4 +1,4 @@
-"""Probes of matrix instructions: with small whole numbers, whose sums are exact, of layouts; with others of rounding."""
+"""Probes of matrix instructions: whole numbers, whose sums are exact, tell of layouts; others of rounding."""
 
 from __future__ import annotations
 
