@@ -257,10 +257,18 @@ def _run_set(
 def _of_touched(
     launch: BoundLaunch, expected: Mapping[str, np.ndarray], touched: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """The reference where the blocks that ran have written; NaN, which is "not defined", elsewhere."""
+    """The reference where the blocks that ran have written; NaN, which is "not defined", elsewhere.
+
+    Without the arrays that are read first: what is added to one may come from every block, and not all of them ran.
+    """
     import numpy as np
 
-    return {name: np.where(launch.view(name, touched), values, np.nan) for name, values in expected.items()}
+    written = {array.name for array in launch.arrays if not array.is_read_first}
+    return {
+        name: np.where(launch.view(name, touched), values, np.nan)
+        for name, values in expected.items()
+        if name in written
+    }
 
 
 def _unwritten(launch: BoundLaunch, first: RunResult, second: RunResult) -> dict[str, np.ndarray]:

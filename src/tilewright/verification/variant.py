@@ -116,13 +116,16 @@ def _same_bits(one: SetRecord, runs: list[RunResult]) -> bool:
 
 
 def _where_both_ran(one: SetRecord, runs: list[RunResult]) -> SetRecord:
-    """Where only some blocks ran, and in another grid other ones than the baseline's: what both have written."""
+    """Where only some blocks ran, and in another grid other ones than the baseline's: what both have written.
+
+    Not the arrays that are read first: other blocks may have added other numbers to the same element.
+    """
     import numpy as np
 
     mine = runs[0].touched
     if mine is None or one.touched is None:
         return one
-    both = {name: mine[name] & one.touched[name] for name in one.touched}
+    both = {name: mine[name] & one.touched[name] & (name in one.unwritten) for name in one.touched}
     outputs = {name: np.where(both[name], values, runs[0].arrays[name]) for name, values in one.outputs.items()}
     # What only the candidate wrote stands in for the baseline's in both runs, so it counts as written.
     return replace(one, outputs=outputs, unwritten={name: ~mine[name] for name in one.unwritten}, reference=None)
