@@ -18,7 +18,8 @@ _RANK = 0x1F << RANK_BITS
 class Clusters:
     """Attributes:
 
-    waiting: (tag, target, threads, phase that each waits for, site).
+    waiting: (tag, target, threads, site).
+    seen: phases of the cluster's barrier that a thread of each block has waited for.
     """
 
     def __init__(self, chunk: Chunk, watch: Watch) -> None:
@@ -29,6 +30,7 @@ class Clusters:
         self.cluster_of = chunk.slot_of // self.size
         self.arrived = np.zeros(chunk.threads, np.int64)  # phases that a thread has arrived at
         self.phase = np.zeros(self.clusters, np.int64)  # phases that are complete
+        self.seen = np.zeros(chunk.slots, np.int64)
         self.waiting: list[tuple[int, int, Array, int]] = []
 
     def arrive(self, threads: Array, site: int) -> None:
@@ -50,6 +52,7 @@ class Clusters:
         for tag, target, threads, site in self.waiting:
             done = self.arrived[threads] <= self.phase[self.cluster_of[threads]]
             if done.any():
+                np.maximum.at(self.seen, self.chunk.slot_of[threads[done]], self.arrived[threads[done]])
                 out.append(Release(tag, target, threads[done]))
             if not done.all():
                 kept.append((tag, target, threads[~done], site))

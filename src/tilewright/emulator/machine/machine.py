@@ -13,6 +13,7 @@ from tilewright.emulator.machine.bulk_stores import BulkStores
 from tilewright.emulator.machine.chunk import Active, Chunk
 from tilewright.emulator.machine.clusters import Clusters
 from tilewright.emulator.machine.copies import AsyncCopies
+from tilewright.emulator.machine.departures import Departures
 from tilewright.emulator.machine.generic_memory import GenericMemory
 from tilewright.emulator.machine.global_memory import GlobalMemory
 from tilewright.emulator.machine.local_memory import LocalMemory
@@ -45,7 +46,9 @@ class Machine:
         self.generic = GenericMemory(globe, self.shared, self.local)
         self.warps = Warps(watch)
         self.atomics = Atomics(self.generic, random)
-        self.mbarriers = Mbarriers(chunk, self.shared, watch)
+        self.clusters = Clusters(chunk, watch)
+        self.departures = Departures(chunk, self.clusters, kernel.layout.shared, watch)
+        self.mbarriers = Mbarriers(chunk, self.shared, watch, self.departures)
         self.copies = AsyncCopies(chunk, self.shared, globe, self.mbarriers, lands)
         tokens, maps = Tokens(), TensorMaps(globe)
         self.bulk = BulkCopies(chunk, self.shared, globe, maps, self.mbarriers, tokens, lands)
@@ -53,7 +56,6 @@ class Machine:
         self.warpgroups = Warpgroups(chunk, self.shared, watch, tokens)
         self.matrices = Matrices(self.warps, self.shared, self.generic)
         self.barriers = BlockBarriers(chunk, watch)
-        self.clusters = Clusters(chunk, watch)
         self.is_deadlocked = False
         self._params = params
         self._scalars: dict[tuple[int, str], np.generic] = {}
@@ -86,5 +88,6 @@ class Machine:
         if self.is_deadlocked:
             return
         self.stores.finish()
+        self.departures.finish()
         if self.watch.shadow is not None:
             self.watch.shadow.finish()

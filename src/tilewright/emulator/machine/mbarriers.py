@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.emulator.machine.chunk import Active, Array, Chunk
+from tilewright.emulator.machine.departures import Departures
 from tilewright.emulator.machine.shared_memory import SharedMemory
 from tilewright.emulator.machine.watch import Watch
 
@@ -60,10 +61,11 @@ class Mbarriers:
     version: grows with every change that a waiter could notice.
     """
 
-    def __init__(self, chunk: Chunk, shared: SharedMemory, watch: Watch) -> None:
+    def __init__(self, chunk: Chunk, shared: SharedMemory, watch: Watch, departures: Departures) -> None:
         self.chunk = chunk
         self.shared = shared
         self.watch = watch
+        self.departures = departures
         self.places: dict[int, Place] = {}
         self.version = 0
         self._expired = np.zeros(chunk.threads, bool)
@@ -86,6 +88,7 @@ class Mbarriers:
             place.is_valid[part.slots] = True
             place.expected[part.slots] = place.pending[part.slots] = counts
             place.tx[part.slots] = place.phase[part.slots] = 0
+            self.departures.begun(part.offset, part.slots)
             self._written(part, site)
         self.version += 1
 
@@ -118,6 +121,7 @@ class Mbarriers:
             else:
                 states[good.which] = before
             self._noted(good, site)
+            self.departures.arrived(good.offset, good.active.threads, slots, place.phase[slots], site)
             if tx is not None:
                 self._announce(good, tx, site)
             arrivals = self._sum(good, count)
@@ -163,6 +167,9 @@ class Mbarriers:
             phase = place.phase[slots]
             done = (phase & 1) != (wanted & 1) if is_parity else phase != wanted >> PHASE_SHIFT
             self._noted(good, site)
+            if done.any():
+                near = done & (good.active.slots == slots)
+                self.departures.seen(good.offset, slots[near], phase[near])
             if done.any() and acquires and self.watch.shadow is not None and place.clock is not None:
                 near = done & (good.active.slots == slots)
                 if near.any():
