@@ -196,9 +196,7 @@ class Scheduler:
             if following is None:
                 return
             wants_others = self.blocks[following].has_collective and (self.ready or self.held)
-            if wants_others or (
-                self.ready and ((tag, following) in self.ready or self._has_earlier(tag, following))
-            ):
+            if wants_others or (tag, following) in self.ready or (self.ready and self._has_earlier(tag, following)):
                 self.add(tag, following, active.index)
                 return
             number = following

@@ -87,7 +87,7 @@ class SharedMemory:
     def load(self, active: Active, address: Any, size: int, dtype: str, site: int) -> Array:
         linear = self.linear(active, address, size, site, "read")
         self.watch.shared_access(active, linear, size, site, "read")
-        return self.view(dtype)[linear >> SHIFT[size]]
+        return self.view(dtype)[linear >> SHIFT[size]]  # type: ignore[no-any-return]
 
     def store(self, active: Active, address: Any, size: int, value: Any, dtype: str, site: int) -> None:
         linear = self.linear(active, address, size, site, "write")
@@ -137,7 +137,7 @@ class SharedMemory:
 
     def read_rows(self, linear: Array, size: int) -> Array:
         """uint8[…, size] at linear bytes that are known to be right; no check."""
-        return self.view(f"V{size}")[linear >> SHIFT[size]].view(np.uint8).reshape(*linear.shape, size)
+        return self.view(f"V{size}")[linear >> SHIFT[size]].view(np.uint8).reshape(*linear.shape, size)  # type: ignore[no-any-return]
 
     def write_rows(self, linear: Array, rows: Array) -> None:
         size = rows.shape[-1]
