@@ -325,3 +325,19 @@ def test_guarded_barriers(schedule: str) -> None:
     assert not done.hazards, done.hazards
     at = np.arange(160)
     assert (b == np.where(at < 128, at ^ 32, 0)).all()
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_counted_reducing_barriers(schedule: str) -> None:
+    """Two warps reduce among themselves while the third one never comes."""
+    body = """
+    and.b32 %r1, %r0, 3; setp.eq.u32 %p1, %r1, 0; setp.ge.u32 %p2, %r0, 64; mov.u32 %r2, 99; @%p2 bra END;
+    bar.red.popc.u32 %r2, 4, 64, %p1; bar.red.or.pred %p3, 5, 64, %p1; @%p3 add.u32 %r2, %r2, 100;
+END:
+    mul.wide.u32 %d2, %r0, 4; add.s64 %d3, %d1, %d2; st.global.u32 [%d3], %r2; bar.sync 0;
+    """
+    b = np.zeros(96, np.uint32)
+    done = launch(kernel(body), [np.zeros(4, np.uint8), b.view(np.uint8)], (1, 1, 1), (96, 1, 1), schedule=schedule)
+    assert done.error is None, done.error
+    assert not done.hazards, done.hazards
+    assert (b == np.where(np.arange(96) < 64, 116, 99)).all()

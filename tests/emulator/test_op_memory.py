@@ -55,7 +55,7 @@ def test_narrow_types(space: str, is_guarded: bool) -> None:
     mov.b64 %o7, -5; mov.b16 %o8, -5; mov.b32 %o9, -5;
     {guard} ld{name}.u8 %o0, [%d2]; {guard} ld{name}.s8 %o1, [%d2+1]; {guard} ld{name}.s8 %o2, [%d2+2];
     {guard} ld{name}.u16 %o3, [%d2+4]; {guard} ld{name}.s16 %o4, [%d2+6]; {guard} ld{name}.s32 %o5, [%d2+8];
-    {guard} ld{name}.s8 %o6, [%d2]; {guard} ld{name}.u32 %o7, [%d2+8]; {guard} ld{name}.b8 %o8, [%d2+12];
+    {guard} ld{name}.s8 %o6, [%d2]; {guard} ld{name}.b32 %o7, [%d2+8]; {guard} ld{name}.b8 %o8, [%d2+12];
     {guard} ld{name}.s8 %o9, [%d2+12];
     """
     outputs = ["b32", "b32", "b64", "b32", "b32", "b64", "b16", "b64", "b16", "b32"]
@@ -262,3 +262,22 @@ def test_out_of_bounds_is_reported_not_written() -> None:
     done = launch(ptx, [np.zeros(4, np.uint8), b], (1, 1, 1), (64, 1, 1))
     assert {h.kind for h in done.hazards} == {"out_of_bounds_write"}
     assert (b.view(np.uint32) == np.arange(32) + (np.arange(32) > 0)).all()
+
+
+def test_vectors_of_several_spaces() -> None:
+    """One generic access whose threads go to shared, local and global memory."""
+    ptx = kernel(
+        """
+    .shared .align 16 .b8 s[1024]; .local .align 16 .b8 l[16];
+    mul.wide.u32 %d2, %r0, 16; add.s64 %d3, %d0, %d2; add.s64 %d4, %d1, %d2;
+    mov.u64 %d5, s; cvta.shared.u64 %d5, %d5; add.s64 %d5, %d5, %d2; mov.u64 %d6, l; cvta.local.u64 %d6, %d6;
+    rem.u32 %r4, %r0, 3; setp.eq.u32 %p1, %r4, 0; setp.eq.u32 %p2, %r4, 1;
+    mov.b64 %d7, %d4; @%p1 mov.b64 %d7, %d5; @%p2 mov.b64 %d7, %d6;
+    ld.global.v4.u32 {%r5, %r6, %r7, %r8}, [%d3]; st.v4.u32 [%d7], {%r5, %r6, %r7, %r8};
+    ld.v4.u32 {%r9, %r10, %r11, %r12}, [%d7]; ld.v2.u32 {_, %r13}, [%d7+8];
+    st.global.v4.u32 [%d4], {%r13, %r11, %r10, %r9};
+    """
+    )
+    a, b = np.arange(256, dtype=np.uint32), np.zeros((64, 4), np.uint32)
+    run(ptx, [a, b])
+    assert (b == a.reshape(64, 4)[:, ::-1]).all()
