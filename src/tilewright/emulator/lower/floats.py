@@ -39,6 +39,9 @@ def arithmetic(w: BlockWriter, i: Instruction) -> None:
     type_ = i.modifiers[-1]
     name = "fma" if i.opcode == "mad" else i.opcode
     mode = next((m for m in i.modifiers if m in ROUNDINGS), "rn")
+    if "f32" in i.modifiers[:-1]:
+        _mixed(w, i, mode)
+        return
     if type_ in HALVES:
         if mode != "rn" or "oob" in i.modifiers:
             raise w.not_modelled(i.full_name)
@@ -50,6 +53,18 @@ def arithmetic(w: BlockWriter, i: Instruction) -> None:
         expression = f"floats.{name}({operands(w, i, type_)}, {mode!r}{flags(i, 'ftz', 'sat')})"
     with w.selecting(i.guard):
         w.write(i.operands[0], type_, expression)
+
+
+def _mixed(w: BlockWriter, i: Instruction, mode: str) -> None:
+    """PTX ISA, "Mixed Precision Floating-Point Instructions": all but the last operand are halves, widened first."""
+    type_ = i.modifiers[-1]
+    if type_ not in ("f16", "bf16"):
+        raise w.not_modelled(i.full_name)
+    *narrow, last = i.operands[1:]
+    values = [f"halves.widen({type_!r}, {w.read(operand, type_)})" for operand in narrow]
+    expression = f"floats.{i.opcode}({', '.join(values)}, {w.read(last, 'f32')}, {mode!r}{flags(i, 'sat')})"
+    with w.selecting(i.guard):
+        w.write(i.operands[0], "f32", expression)
 
 
 def extremum(w: BlockWriter, i: Instruction) -> None:

@@ -49,14 +49,14 @@ _MEMORY = (
 )
 # By opcode: how many types (the least, the most), and what else may stand there.
 _KNOWN: Mapping[str, tuple[int, int, str]] = {
-    "add": (1, 1, f"sat cc ftz {_ROUND}"),
-    "sub": (1, 1, f"sat cc ftz {_ROUND}"),
+    "add": (1, 2, f"sat cc ftz {_ROUND}"),
+    "sub": (1, 2, f"sat cc ftz {_ROUND}"),
     "addc": (1, 1, "cc"),
     "subc": (1, 1, "cc"),
     "mul": (1, 1, f"lo hi wide ftz sat {_ROUND}"),
     "mad": (1, 1, f"lo hi wide cc ftz sat {_ROUND}"),
     "madc": (1, 1, "lo hi cc"),
-    "fma": (1, 1, f"ftz sat relu {_ROUND}"),
+    "fma": (1, 2, f"ftz sat relu {_ROUND}"),
     "mul24": (1, 1, "lo hi"),
     "mad24": (1, 1, "lo hi sat"),
     "div": (1, 1, f"approx full ftz {_ROUND}"),
