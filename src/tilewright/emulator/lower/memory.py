@@ -43,8 +43,8 @@ def ld(w: BlockWriter, i: Instruction) -> None:
     with w.guarded(i.guard):
         address = w.address(source, space)
         memory = f"M.{MEMORIES[space]}"
-        if space == "shared" and _is_strong(w, i):
-            values = f"M.shared.strong_load({w.threads}, {address}, {count}, {dtype!r}, {w.site})"
+        if space in ("shared", "generic") and _is_strong(w, i):
+            values = f"{memory}.strong_load({w.threads}, {address}, {count}, {dtype!r}, {w.site})"
             w.write_all(target, type_, values)
             if "acquire" in i.modifiers:
                 w.line(f"M.watch.fence({w.threads})")
@@ -94,12 +94,12 @@ def st(w: BlockWriter, i: Instruction) -> None:
     with w.guarded(i.guard):
         address = w.address(target, space)
         memory = f"M.{MEMORIES[space]}"
-        if space == "shared" and _is_strong(w, i):
+        if space in ("shared", "generic") and _is_strong(w, i):
             if "release" in i.modifiers:
                 w.line(f"M.watch.fence({w.threads})")
             items = source.items if isinstance(source, Vector) else (source,)
             values = ", ".join(w.read(item, type_) for item in items)
-            w.line(f"M.shared.strong_store({w.threads}, {address}, ({values},), {dtype!r}, {w.site})")
+            w.line(f"{memory}.strong_store({w.threads}, {address}, ({values},), {dtype!r}, {w.site})")
         elif count == 1:
             value = w.read(source, type_)
             w.line(f"{memory}.store({w.threads}, {address}, {size}, {value}, {dtype!r}, {w.site})")
@@ -127,6 +127,8 @@ def atom(w: BlockWriter, i: Instruction) -> None:
         w.use(halves, "halves")
         combine = f", combine=lambda a, b: {_half_call(operation, type_)}"
     with w.guarded(i.guard):
+        if "release" in i.modifiers or "acq_rel" in i.modifiers:
+            w.line(f"M.watch.fence({w.threads})")
         for k in range(vector_length(i)):
             address = w.address(replace(operands[0], offset=operands[0].offset + k * TYPE_BYTES[type_]), space)
             values = [w.read(operand, type_) for operand in _elements(operands[1:], k)]
@@ -140,6 +142,8 @@ def atom(w: BlockWriter, i: Instruction) -> None:
                 w.write(_elements(i.operands[:1], k)[0], type_, call)
             else:
                 w.line(call)
+        if "acquire" in i.modifiers or "acq_rel" in i.modifiers:
+            w.line(f"M.watch.fence({w.threads})")
 
 
 def _elements(operands: Sequence[Operand], at: int) -> list[Operand]:

@@ -72,6 +72,21 @@ class GenericMemory:
             cut = values if mask is None else tuple(active.spread(v)[mask] for v in values)
             memory.store_vector(part, inside, cut, dtype, site)
 
+    def strong_load(self, active: Active, address: Any, count: int, dtype: str, site: int) -> tuple[Any, ...]:
+        """Volatile, relaxed: threads may talk through it. C++ atomics have generic addresses."""
+        out = tuple(np.zeros(active.count, dtype) for _ in range(count))
+        for memory, part, inside, mask in self.parts(active, address):
+            load = memory.strong_load if memory is self.shared else memory.load_vector
+            for whole, piece in zip(out, load(part, inside, count, dtype, site), strict=True):
+                whole[slice(None) if mask is None else mask] = piece
+        return out
+
+    def strong_store(self, active: Active, address: Any, values: tuple[Any, ...], dtype: str, site: int) -> None:
+        for memory, part, inside, mask in self.parts(active, address):
+            cut = values if mask is None else tuple(active.spread(v)[mask] for v in values)
+            store = memory.strong_store if memory is self.shared else memory.store_vector
+            store(part, inside, cut, dtype, site)
+
     def load_rows(self, active: Active, address: Array, size: int, site: int) -> Array:
         out = np.zeros((len(address), size), np.uint8)
         for memory, part, inside, mask in self.parts(active, address):
