@@ -132,7 +132,7 @@ def _judge(
         if by:
             message = hazards[0].message if hazards else told
             break
-    equivalent = mutant.may_be_equivalent and not by
+    equivalent = mutant.may_be_equivalent and not by and not message
     return MutantVerdict(mutant.name, mutant.description, mutant.line, bool(by), by, message, equivalent)
 
 

@@ -53,7 +53,7 @@ class Machine:
         tokens, maps = Tokens(), TensorMaps(globe)
         self.bulk = BulkCopies(chunk, self.shared, globe, maps, self.mbarriers, tokens, lands)
         self.stores = BulkStores(chunk, self.shared, globe, maps, tokens)
-        self.warpgroups = Warpgroups(chunk, self.shared, watch, tokens)
+        self.warpgroups = Warpgroups(chunk, self.shared, watch, tokens, self.warps)
         self.matrices = Matrices(self.warps, self.shared, self.generic)
         self.barriers = BlockBarriers(chunk, watch)
         self.is_deadlocked = False

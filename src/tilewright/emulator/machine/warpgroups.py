@@ -14,6 +14,7 @@ from tilewright.emulator.faults import Fault
 from tilewright.emulator.machine.bulk_copies import UNIT, Tokens
 from tilewright.emulator.machine.chunk import WARP, Active, Array, Chunk
 from tilewright.emulator.machine.shared_memory import SharedMemory
+from tilewright.emulator.machine.warps import Stuck, Warps
 from tilewright.emulator.machine.watch import Watch
 from tilewright.emulator.matrix.elements import decode, element_bits
 from tilewright.emulator.matrix.wgmma import wgmma
@@ -54,8 +55,9 @@ class _Running:
 
 
 class Warpgroups:
-    def __init__(self, chunk: Chunk, shared: SharedMemory, watch: Watch, tokens: Tokens) -> None:
+    def __init__(self, chunk: Chunk, shared: SharedMemory, watch: Watch, tokens: Tokens, warps: Warps) -> None:
         self.chunk = chunk
+        self.warps = warps
         self.shared = shared
         self.watch = watch
         self.tokens = tokens
@@ -137,6 +139,8 @@ class Warpgroups:
             first = rows[:, 0]
             if (rows[:, -1] - first == THREADS - 1).all() and not (self.chunk.tid[first] % THREADS).any():
                 return first
+        if self.warps.is_stuck:
+            raise Stuck
         text = "wgmma.mma_async is not executed by all four warps of a warpgroup together"
         raise Fault("warp_divergence", text, site)
 
