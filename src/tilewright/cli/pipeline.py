@@ -58,7 +58,7 @@ def run(
     no_cache
         Neither read nor write the cache of compiled kernels.
     no_run
-        Do not use a GPU even if there is one.
+        Run nothing: neither a GPU nor the emulator. Sources are then unverified.
     verbose
         Also every SASS excerpt, every precondition, and the reason of each item of the checklist.
     """

@@ -12,7 +12,7 @@ import numpy as np
 
 from tilewright.emulator.checks.reports import Reporter
 from tilewright.emulator.checks.shared_shadow import SharedShadow, bytes_needed
-from tilewright.emulator.checks.wording import describe
+from tilewright.emulator.checks.wording import describe_all
 from tilewright.emulator.compiled import CompiledKernel
 from tilewright.emulator.counters.mix import Counters
 from tilewright.emulator.faults import Fault
@@ -194,9 +194,9 @@ def _hazards(reporter: Reporter, kernel: CompiledKernel, main_file: str | None) 
     outside = {f.site for f in reporter.findings if f.kind.startswith("out_of_bounds")}
     findings = [f for f in reporter.findings if f.kind.startswith("out_of_bounds") or f.site not in outside]
     names = kernel.graph.instructions
-    return [
-        describe(f, lambda site: _line(kernel.graph, site, main_file), lambda site: names[site].full_name) for f in findings
-    ]
+    return list(
+        describe_all(findings, lambda site: _line(kernel.graph, site, main_file), lambda site: names[site].full_name)
+    )
 
 
 def _line(graph: Graph, site: int, main_file: str | None) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -75,12 +76,24 @@ def judge(executor: str, checks: Sequence[SizeCheck], hazards: Iterable[Hazard],
         sizes=tuple(check.size for check in checks),
         bit_identical=False if False in bits else None if None in bits else True,
         max_abs_error=max(errors, default=None),
-        hazards=tuple(dict.fromkeys(hazards)),
+        hazards=distinct(hazards),
         checks=tuple(checks),
         tolerance=tolerance,
         reason=f"{told[0].size}: {told[0].message}" if told else "",
         races_at=tuple(check.size for check in checks) if executor == "emulator" else (),
     )
+
+
+# What tells two occurrences of one fault apart: how often, which bytes, which threads.
+_OCCURRENCE = re.compile(r"\[[\d.,]+( times)?\]|\b(thread|warp|block)s? \d+")
+
+
+def distinct(hazards: Iterable[Hazard]) -> tuple[Hazard, ...]:
+    """Each fault once, as it was first seen; the same one at another size, with other threads, is no news."""
+    first: dict[tuple[str, int | None, str], Hazard] = {}
+    for hazard in hazards:
+        first.setdefault((hazard.kind, hazard.line, _OCCURRENCE.sub("", hazard.message)), hazard)
+    return tuple(first.values())
 
 
 def with_races(on_gpu: Verification, emulated: Verification) -> Verification:
