@@ -162,6 +162,7 @@ def test_lanes_meet_before_a_collective(schedule: str) -> None:
     body = """
     and.b32 %r1, %t, 3; setp.eq.u32 %p1, %r1, 0; mov.b32 %r2, %i0;
     @%p1 bra SLOW;
+    xor.b32 %r2, %r2, 0;
 JOIN:
     shfl.sync.bfly.b32 %o0, %r2, 1, 31, -1;
     bra END;
