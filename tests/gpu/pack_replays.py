@@ -31,6 +31,7 @@ import matrix_probes  # noqa: E402
 import op_harness  # noqa: E402
 import pytest  # noqa: E402
 import scalar_probes  # noqa: E402
+import tensor_map_probes  # noqa: E402
 from kernel_table import TABLE, TestKernel  # noqa: E402
 from probes import Probe  # noqa: E402
 from replays import BYTES, POINTER, TENSOR_MAP, Array, Blobs, Buffer, Param, Replay, Triple, save  # noqa: E402
@@ -180,6 +181,27 @@ def taken_probe(probe: Probe) -> Taken:
     return Taken(probe.name, "probes", program.text(), grid, block, 0, types, before, tuple(data), probe.note)
 
 
+def tensor_maps(blobs: Blobs) -> Iterator[Replay]:
+    for probe in tensor_map_probes.probes():
+        before = probe.inputs()
+        try:
+            after = probe.emulated()
+        except Exception as fault:  # as above
+            print(f"{probe.name}: {fault!r}", file=sys.stderr)
+            after = before[1] ^ np.uint8(0xFF)
+        cubin = assembled(probe.ptx())
+        if isinstance(cubin, str):
+            print(f"{probe.name}: {cubin.strip()[:300]}", file=sys.stderr)
+            continue
+        buffers = (
+            Buffer("tensor", "b8", blobs.add(before[0])),
+            Buffer("shared", "b8", blobs.add(before[1]), blobs.add(after)),
+        )
+        block = (tensor_map_probes.THREADS, 1, 1)
+        name = f"tensor map: {probe.name}"
+        yield Replay(name, "probes", blobs.add(cubin), "k", (1, 1, 1), block, 0, probe.params, buffers, probe.note)
+
+
 def assembled(ptx: str) -> bytes | str:
     """The cubin, or what ptxas says."""
     text = ptx
@@ -219,6 +241,7 @@ def main() -> None:
         replays += kernels(blobs)
     if options.only in (None, "probes"):
         replays += in_ptx([taken_probe(probe) for probe in (*scalar_probes.probes(), *matrix_probes.probes())], blobs)
+        replays += tensor_maps(blobs)
     if options.only in (None, "ops"):
         replays += in_ptx(taken_ops(), blobs)
     save(options.replays, replays, blobs)

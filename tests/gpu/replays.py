@@ -48,8 +48,8 @@ class Param:
     Attributes:
         kind: ``pointer`` (to buffer ``number``), ``bytes`` (``text``: hexadecimal), ``tensor_map`` (of
             buffer ``number``).
-        element, dims, strides_bytes, box, swizzle, oob_fill: as ``cuTensorMapEncodeTiled`` takes them; names without
-            their prefix: ``BFLOAT16``, ``128B``, ``NONE``.
+        element, dims, strides_bytes, box, swizzle, oob_fill, element_strides: as ``cuTensorMapEncodeTiled`` takes
+            them; names without their prefix: ``BFLOAT16``, ``128B``, ``NONE``; no strides are ones.
     """
 
     kind: str
@@ -61,6 +61,7 @@ class Param:
     box: tuple[int, ...] = ()
     swizzle: str = "NONE"
     oob_fill: str = "NONE"
+    element_strides: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,7 @@ class Gpu:
                 [driver.cuuint64_t(x) for x in param.dims],
                 [driver.cuuint64_t(x) for x in param.strides_bytes],
                 [driver.cuuint32_t(x) for x in param.box],
-                [driver.cuuint32_t(1)] * rank,
+                [driver.cuuint32_t(x) for x in param.element_strides or (1,) * rank],
                 driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
                 getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{param.swizzle}"),
                 driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
