@@ -7,8 +7,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from kernel_table import BY_NAME
-from run_kernels import run_case
 
 from tilewright.build.artifact import Artifact, BuildRequest
 from tilewright.build.build import build
@@ -20,6 +18,7 @@ from tilewright.emulator.machine.chunk import Geometry
 from tilewright.emulator.machine.global_memory import Buffer
 from tilewright.emulator.options import EmulatorOptions
 from tilewright.emulator.run import Emulation, emulate
+from tilewright.sass.nvdisasm import find_nvdisasm, run_nvdisasm
 from tilewright.settings import Settings
 
 
@@ -149,49 +148,67 @@ def test_bank_conflicts_of_transposes(pitch: int, swizzled: bool, wavefronts: in
     assert counts["column"].bytes == 4096
 
 
-BYTES = """
-extern "C" __global__ void k(const int *in, int *out, int n) {
-    __shared__ ALIGN signed char tile[32 * 16 + 16];
-    for (int j = 0; j < 16; ++j) tile[j * 32 + threadIdx.x] = (signed char)(in[threadIdx.x] + j);
-    tile[512 + threadIdx.x % 16] = 0;
+WORDS = """
+extern "C" __global__ void k(const int *in, float *out) {
+    __shared__ ALIGN float tile[32 * 16 + 16];
+    for (int j = threadIdx.x; j < 528; j += 32) tile[j] = in[threadIdx.x];
     __syncthreads();
-    int sum = n;
-    #pragma unroll
-    for (int j = 0; j < 16; ++j) sum = sum * 3 + tile[threadIdx.x * 16 + j + FIRST];  // bytes
+    unsigned at = (unsigned)__cvta_generic_to_shared(tile) + threadIdx.x * STEP;
+    float x[16];
+    LOADS
+    float sum = 0;
+    for (int j = 0; j < 16; ++j) sum = sum * 3.0f + x[j];
     out[threadIdx.x] = sum;
 }
 """
 
 
-def bytes_source(align: str, first: int) -> str:
-    return BYTES.replace("ALIGN", align).replace("FIRST", str(first))
+def words_source(
+    type_: str = "f32", size: int = 4, align: str = "__align__(16)", first: int = 0, step: int = 64
+) -> str:
+    """Sixteen scalar loads, one after the other."""
+    kind = {"f32": "f", "u16": "h", "s8": "r"}[type_]
+    target = {"f32": "x[{}]", "u16": "h{}", "s8": "b{}"}[type_]
+    loads = []
+    for j in range(16):
+        name = target.format(j)
+        declared = "" if type_ == "f32" else f"{'short' if type_ == 'u16' else 'int'} {name}; "
+        copied = "" if type_ == "f32" else f" x[{j}] = {name};"
+        load = f'asm("ld.shared.{type_} %0, [%1+{first + size * j}];" : "={kind}"({name}) : "r"(at));'
+        loads.append(declared + load + copied)
+    return WORDS.replace("ALIGN", align).replace("STEP", str(step)).replace("LOADS", " ".join(loads) + "  // loads")
 
 
-@pytest.mark.parametrize(
-    ("align", "first", "wavefronts"),
-    # Lanes are 16 bytes apart, so that words meet in every fourth bank: four wavefronts each, whether of 16 bytes, of 4
-    # and 8 and 4 (where the first byte is the fifth), or of 1.
-    [("__align__(16)", 0, 4), ("__align__(16)", 4, 3 * 4), ("", 0, 16 * 4)],
-)
-def test_neighbours_that_the_assembler_merges(align: str, first: int, wavefronts: int) -> None:
-    counts = run(bytes_source(align, first), (128, 128), (1,))
-    assert counts["bytes"].bytes == 32 * 16
-    assert counts["bytes"].wavefronts == wavefronts
+# (source, loads as counted, wavefronts, loads in machine code)
+MERGED = [
+    # Lanes are 64 bytes apart: they meet in two places of 16 bytes, a load of any width takes 16 wavefronts.
+    (words_source(), 4, 4 * 16, 4),
+    (words_source(align=""), 4, 4 * 16, 4),  # the only array begins at 0, whatever it asks for
+    # 12 bytes in front are 4 and 8; ptxas reads 16 of which it wants 12.
+    (words_source(first=4), 6, 6 * 16, 5),
+    (words_source(step=60), 16, 16, 16),  # not aligned; 15 words apart, no conflicts
+    (words_source("u16", 2), 4, 4 * 16, 4),
+    (words_source("s8", 1), 16, 16 * 16, 16),
+]
 
 
-@pytest.mark.parametrize("align", ["__align__(16)", ""])
-def test_machine_code_has_as_many_shared_loads(align: str) -> None:
-    from tilewright.sass.nvdisasm import find_nvdisasm, run_nvdisasm
+@pytest.mark.parametrize(("source", "loads", "wavefronts", "machine"), MERGED)
+def test_neighbours_that_the_assembler_merges(source: str, loads: int, wavefronts: int, machine: int) -> None:
+    counts = run(source, (128, 128))
+    assert counts["loads"].wavefronts == wavefronts
 
-    settings = Settings.from_environment()
-    if find_nvdisasm(settings) is None:
-        pytest.skip("no disassembler")
-    artifact = built(bytes_source(align, 0))
-    loads = [line for line in run_nvdisasm(artifact.cubin, settings).splitlines() if " LDS" in line]
+
+@pytest.mark.parametrize(("source", "loads", "wavefronts", "machine"), MERGED)
+def test_machine_code_has_as_many_shared_loads(source: str, loads: int, wavefronts: int, machine: int) -> None:
+    artifact = built(source)
     parsed = parse(artifact.ptx, artifact.kernel)
     sizes = access_sizes(parsed.module, parsed.graph)
     sites = {s for s, i in enumerate(parsed.graph.instructions) if i.opcode == "ld" and "shared" in i.modifiers}
-    assert sum(1 for site in sites if sizes[site]) == len(loads)
+    assert sum(1 for site in sites if sizes[site]) == loads
+    settings = Settings.from_environment()
+    if find_nvdisasm(settings) is None:
+        pytest.skip("no disassembler")
+    assert sum(" LDS" in line for line in run_nvdisasm(artifact.cubin, settings).splitlines()) == machine
 
 
 VECTOR = """
@@ -236,65 +253,6 @@ def test_asynchronous_copies(stride: str, zeros: str, read: int, sectors: int) -
     assert total.global_bytes_read == read
 
 
-MATRIX = """
-extern "C" __global__ void k(const float4 *in, int *out) {
-    __shared__ __align__(16) unsigned char tile[32 * PITCH];
-    for (int j = 0; j < PITCH / 16; ++j)
-        *(float4 *)&tile[(j * 32 + threadIdx.x) * 16] = in[threadIdx.x];
-    __syncthreads();
-    int r[4];
-    unsigned at = (unsigned)__cvta_generic_to_shared(&tile[threadIdx.x * PITCH]);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" // load
-        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
-    out[threadIdx.x] = r[0] + r[1] + r[2] + r[3];
-}
-"""
-
-
-@pytest.mark.parametrize(("pitch", "wavefronts"), [(16, 4), (32, 8), (64, 16), (128, 32), (144, 4)])
-def test_ldmatrix_reads_eight_rows_a_phase(pitch: int, wavefronts: int) -> None:
-    counts = run(MATRIX.replace("PITCH", str(pitch)), (512, 128))
-    assert (counts["load"].wavefronts, counts["load"].ideal_wavefronts) == (wavefronts, 4)
-
-
-WMMA = """
-#include <mma.h>
-using namespace nvcuda::wmma;
-extern "C" __global__ void k(const float4 *in, float *out) {
-    __shared__ __align__(32) half tile[16 * (PITCH + 8)];
-    for (int j = 0; j < (PITCH + 8) / 16; ++j) ((float4 *)tile)[j * 32 + threadIdx.x] = in[threadIdx.x];
-    __syncthreads();
-    fragment<matrix_a, 16, 16, 16, half, row_major> a;
-    fragment<matrix_b, 16, 16, 16, half, row_major> b;
-    fragment<accumulator, 16, 16, 16, float> c;
-    fill_fragment(c, 0.0f);
-    load_matrix_sync(a, tile, PITCH);  // a
-    load_matrix_sync(b, tile, PITCH);  // b
-    mma_sync(c, a, b, c);  // mma
-    store_matrix_sync(out, c, 16, mem_MAJOR_major);  // store
-}
-"""
-
-
-@pytest.mark.parametrize(
-    ("pitch", "major", "wavefronts", "requests", "sectors"),
-    # Rows 32 bytes apart: eight of them meet in half of the banks. A row-major store has 8 bytes a lane, eight rows of
-    # 32 bytes; a column-major one 4 bytes a lane, four columns of 32 bytes.
-    [(16, "row", 8, 4, 32), (24, "row", 4, 4, 32), (16, "col", 8, 8, 32), (64, "row", 32, 4, 32)],
-)
-def test_wmma_moves_what_machine_code_moves(
-    pitch: int, major: str, wavefronts: int, requests: int, sectors: int
-) -> None:
-    pitched = WMMA.replace("PITCH", str(pitch)).replace("MAJOR", major)
-    counts = run(pitched, (512, 1024))
-    for mark in "ab":
-        assert (counts[mark].wavefronts, counts[mark].ideal_wavefronts, counts[mark].bytes) == (wavefronts, 4, 512)
-    assert (counts["store"].requests, counts["store"].sectors, counts["store"].bytes) == (requests, sectors, 1024)
-    total = counts.emulation.counters
-    assert total is not None
-    assert total.operations == {"tensor_f16": 2 * 16**3}
-
-
 ATOMIC = """
 extern "C" __global__ void k(int *out) {
     __shared__ int bins[32 * STEP];
@@ -334,47 +292,3 @@ def test_flops_of_loops_and_branches() -> None:
         each[trips] = counters.operations["fp32"]
     assert each[13] - each[10] == 3 * 2 * 32
     assert each[10] >= 10 * 2 * 32 + 8
-
-
-# -- bulk and tensor copies --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "rows", "row_bytes", "copies"),
-    # Four blocks; each of the rows of A and B is read by two of them, in as many boxes as there are tiles.
-    [("ring_tma", 64 + 32, 512, 32), ("ring_tma_ragged", 50 + 24, 400, 32)],
-)
-def test_tensor_copies(name: str, rows: int, row_bytes: int, copies: int) -> None:
-    counters = run_case(BY_NAME[name], EmulatorOptions(counters=True, checks=False)).emulation.counters
-    assert counters is not None
-    *ring, _store = [traffic for _, traffic in sorted(counters.lines.items()) if traffic.requests]
-    boxes = [
-        (start, min(start + 128, row * row_bytes + row_bytes))
-        for row in range(rows)
-        for start in range(row * row_bytes, row * row_bytes + row_bytes, 128)
-    ]
-    first = 50 if name == "ring_tma_ragged" else 64  # rows of A; those of B begin in a buffer of their own
-    assert first * row_bytes % 32 == 0
-    assert sum(x.requests for x in ring) == copies
-    assert sum(x.sectors for x in ring) == 2 * sum((end - 1) // 32 - start // 32 + 1 for start, end in boxes)
-    assert counters.global_bytes_read == sum(x.bytes for x in ring) == 2 * rows * row_bytes
-
-
-def test_bulk_copies() -> None:
-    counters = run_case(BY_NAME["ring_bulk"], EmulatorOptions(counters=True, checks=False)).emulation.counters
-    assert counters is not None
-    # 2 x 2 blocks of 32 x 16, K = 96 in tiles of 16: a copy for each row of a tile, 32 bytes.
-    *ring, _store = [traffic for _, traffic in sorted(counters.lines.items()) if traffic.requests]
-    assert sum(x.bytes for x in ring) == counters.global_bytes_read == 4 * (32 + 16) * 96 * 2
-    assert sum(x.sectors for x in ring) == sum(x.ideal_sectors for x in ring) == 4 * (32 + 16) * 6
-    assert sum(x.requests for x in ring) == 4 * (32 + 16) * 6
-
-
-def test_a_twin_without_its_swizzle_has_conflicts() -> None:
-    conflicts = {}
-    for name in ("ring_tma", "ring_tma_unswizzled"):
-        counters = run_case(BY_NAME[name], EmulatorOptions(counters=True, checks=False)).emulation.counters
-        assert counters is not None
-        lines = [x for x in counters.lines.values() if x.wavefronts]
-        conflicts[name] = sum(x.wavefronts for x in lines) / sum(x.ideal_wavefronts for x in lines)
-    assert conflicts == {"ring_tma": 1, "ring_tma_unswizzled": 8}

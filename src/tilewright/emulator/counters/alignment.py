@@ -8,6 +8,7 @@ from tilewright.ptx.cfg import defs_uses
 from tilewright.ptx.module import Function, Immediate, Instruction, Module, Operand, Register, Symbol
 
 _MOST = 16  # trailing zero bits that are kept apart; no access needs more than four
+ALONE_ZEROS = 10  # a shared array that is the only one begins at 0, or at 1024 (sm_90)
 _COPIES = frozenset({"mov", "cvta", "cvt"})
 _INTEGERS = frozenset({"b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64"})
 
@@ -18,6 +19,9 @@ def alignments(module: Module, function: Function, instructions: Sequence[Instru
     Kernel parameters and what is loaded are multiples of 1: CUDA promises no more of a pointer to scalars.
     """
     known = {v.name: _zeros(v.align) for v in (*module.variables, *function.shared, *function.local)}
+    shared = [v for v in (*module.variables, *function.shared) if v.space == "shared"]
+    if len(shared) == 1:
+        known[shared[0].name] = ALONE_ZEROS
     zeros: dict[str, int] = {}
     has_changed = True
     while has_changed:  # from above: loops settle at what all their rounds have in common

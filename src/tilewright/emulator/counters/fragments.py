@@ -26,7 +26,8 @@ class Transfer:
 
     A and B in shared memory whose elements along k are neighbours, or that have 16-bit elements, go through LDSM: eight
     rows of 16 bytes at a time. All else is loaded and stored lane by lane, a lane's neighbours together: the pairs of
-    a row-major accumulator, four bytes of A in global memory, single bytes of a row-major int8 B.
+    a row-major accumulator, four bytes of A in global memory, single bytes of a row-major int8 B. Of 16-bit elements
+    lanes load pairs even across k, which registers then exchange (MOVM).
     """
 
     shape: str
@@ -81,20 +82,27 @@ def transfer_of(instruction: Instruction) -> Transfer | None:
 def _lane_accesses(transfer: Transfer) -> tuple[tuple[IntArray, IntArray, int], ...]:
     """(row of the memory int64[32], bytes into it int64[32], bytes) of each access of a lane."""
     bits = element_bits(transfer.element)
+    if transfer.which in ("a", "b") and bits == 16:
+        return tuple(_pairs(transfer))
     slow, fast = wmma.load_offsets(transfer.shape, transfer.element, transfer.which, transfer.row_major)
     out: list[tuple[IntArray, IntArray, int]] = []
-    seen: set[bytes] = set()
     at = 0
     while at < slow.shape[1]:
         count = 1
         while _are_neighbours(slow, fast, at, 2 * count, bits):
             count *= 2
-        place = slow[:, at].tobytes() + fast[:, at].tobytes()
-        if place not in seen:  # the f16 fragments of small shapes hold everything twice
-            seen.add(place)
-            out.append((slow[:, at], fast[:, at] * bits // 8, max(count * bits // 8, 1)))
+        out.append((slow[:, at], fast[:, at] * bits // 8, max(count * bits // 8, 1)))
         at += count
     return tuple(out)
+
+
+def _pairs(transfer: Transfer) -> Iterator[tuple[IntArray, IntArray, int]]:
+    """Lane 4g + t loads elements 2t, 2t + 1 of row g of each block of 8 x 8 elements."""
+    span = wmma.span(transfer.shape, transfer.element, transfer.which, transfer.row_major)
+    lanes = np.arange(32)
+    for row in range(0, span.count, 8):
+        for start in range(0, span.row_bytes, PIECE_BYTES):
+            yield row + lanes // 4, start + lanes % 4 * 4, 4
 
 
 def _are_neighbours(slow: IntArray, fast: IntArray, at: int, count: int, bits: int) -> bool:
