@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -117,6 +118,12 @@ class Taken:
         )  # fmt: skip
 
 
+def first_line(ptx: str) -> str:
+    """The first instruction that gives a program's first output more than a copy."""
+    found = (line.strip() for line in ptx.splitlines() if "%o0" in line and ".reg" not in line)
+    return next((re.sub(r"^mov\.\w+ %o0, %\w+;\s*", "", line)[:100] for line in found), "")
+
+
 class Recorder:
     """Stands before ``op_harness.launch`` and keeps what comes by: each program with its inputs once."""
 
@@ -150,7 +157,7 @@ class Recorder:
             after = tuple(np.ascontiguousarray(d).view(np.uint8).reshape(-1).copy() for d in data)
             types = self._types if len(self._types) == len(before) else ("b8",) * len(before)
             shared = int(options.get("dynamic_bytes", 0))
-            self.taken.append(Taken(name, "ops", ptx, grid, block, shared, types, before, after))
+            self.taken.append(Taken(name, "ops", ptx, grid, block, shared, types, before, after, first_line(ptx)))
         return done
 
 

@@ -29,6 +29,8 @@ from replays import Archive, Gpu, GpuError, Replay
 KERNEL_LIMIT_S, LIMIT_S = 20.0, 5.0
 START_S = 60.0  # a child's first answer: imports, and the driver's start
 ENOUGH_FAULTS = 25  # of one group: something is wrong with all of them
+SHOWN = 6  # of a group; the rest is in the file
+RAW_BYTES = 12 << 20
 SAME, DIFFERS, ERROR = "same", "differs", "error"
 
 
@@ -158,8 +160,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         answers = list(run_all(options.replays, replays, Path(folder), options.budget_s))
         with zipfile.ZipFile(options.raw, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file in sorted(Path(folder).iterdir()):
-                archive.write(file, file.name)
+            for file in sorted(Path(folder).iterdir(), reverse=True):  # what children have said, then from the last on
+                if options.raw.stat().st_size < RAW_BYTES:
+                    archive.write(file, file.name)
     rows = [{"name": r.name, "group": r.group, "note": r.note, **a} for r, a in zip(replays, answers, strict=True)]
     result = {"benchmark": "replay_on_gpu", **card(), "date": datetime.now(UTC).isoformat(timespec="seconds")}
     result["cases"] = rows
@@ -172,11 +175,13 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
     """A line a group, and a line for each of the first cases that are not the same."""
     for group in dict.fromkeys(row["group"] for row in rows):
         mine = [row for row in rows if row["group"] == group]
-        counts = {status: sum(row["status"] == status for row in mine) for status in (SAME, DIFFERS, ERROR)}
+        counts = {status: sum(row["status"] == status for row in mine) for status in (SHOWN = 6  # of a group; the rest is in the file
+RAW_BYTES = 12 << 20
+SAME, DIFFERS, ERROR)}
         print(f"{group}: {len(mine)} launches, " + ", ".join(f"{n} {status}" for status, n in counts.items()))
         others = [row for row in mine if row["status"] != SAME]
-        for row in others[: 14 if group == "probes" else 6]:
-            print(f"  {row['name'][:60]}: {said(row)[:110]}")
+        for row in others[:SHOWN]:
+            print(f"  {row['name'][:70]} {row['note'][:40]}: {said(row)[:120]}")
 
 
 def said(row: dict[str, Any]) -> str:

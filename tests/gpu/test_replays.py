@@ -67,9 +67,9 @@ def test_a_file_keeps_what_it_is_given(tmp_path: Path) -> None:
 def test_what_differs_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     found = compare("b32", raw([1, 2], "u4"), raw([1, 3], "u4"))
     rows = [
-        {"name": "good", "group": "ops", "status": "same", "buffers": {}},
-        {"name": "bad", "group": "ops", "status": "differs", "buffers": {"out": found}},
-        {"name": "gone", "group": "kernels", "status": "error", "message": "TIMED_OUT: no answer"},
+        {"name": "good", "group": "ops", "note": "", "status": "same", "buffers": {}},
+        {"name": "bad", "group": "ops", "note": "", "status": "differs", "buffers": {"out": found}},
+        {"name": "gone", "group": "kernels", "note": "", "status": "error", "message": "TIMED_OUT: no answer"},
     ]
     show(rows)
     text = capsys.readouterr().out
