@@ -115,7 +115,7 @@ class EmulatorExecutor:
             if b.touched is not None
         }
         count = len(chosen_blocks(launch.grid, options.blocks))
-        ran = f"{count:,} of {geometry.blocks:,} blocks ran: corners, edges and middle"
+        ran = f"{count:,} of {geometry.blocks:,} blocks ran: corners and middle"
         return RunResult(after, done.hazards, None, touched, ran), done
 
     def _parse(self, program: Program) -> tuple[str, Parsed]:

@@ -16,7 +16,7 @@ class EmulatorOptions:
     schedule: ``lockstep`` runs all threads together; ``warp_serial`` one warp until it is held up, then the next;
         ``random`` picks a warp at each step, by ``seed``; None: another one in each attempt, beginning with lock-step.
     checks: look for hazards. counters: count memory traffic and instructions.
-    blocks: which thread blocks run: all, or the corners, the edges' middles and the middle of the grid.
+    blocks: which thread blocks run: all, or the corners and the middle of the grid.
     lands: asynchronous copies land at their wait (``deferred``, their target poisoned until then) or at once.
     max_seconds: a kernel that runs longer is stopped; None: no bound.
     chunk_threads: threads that run at once. shadow_bytes: memory that checks and shared memory may take.
@@ -38,5 +38,6 @@ def chosen_blocks(grid: tuple[int, int, int], which: Blocks) -> list[int]:
     x, y, z = grid
     if which == "all":
         return list(range(x * y * z))
-    axes = [sorted({0, extent // 2, extent - 1}) for extent in grid]
-    return sorted((k * y + j) * x + i for k in axes[2] for j in axes[1] for i in axes[0])
+    ends = [sorted({0, extent - 1}) for extent in grid]
+    chosen = {(i, j, k) for k in ends[2] for j in ends[1] for i in ends[0]} | {(x // 2, y // 2, z // 2)}
+    return sorted((k * y + j) * x + i for i, j, k in chosen)

@@ -91,7 +91,7 @@ class Executor(Protocol):
         ...
 
     def part_of(self, size_set: str) -> Part:
-        """Which blocks of a launch it runs at a size set of the sidecar: all, or the corners, edges and middle."""
+        """Which blocks of a launch it runs at a size set of the sidecar: all, or the corners and the middle."""
         ...
 
     def run(

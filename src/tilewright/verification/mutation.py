@@ -85,6 +85,8 @@ def judge_mutants(
     change: LaunchChange | None,
     executor: Executor,
     progress: Callable[[str], None] | None = None,
+    *,
+    launch_at: Callable[[Mapping[str, int]], BoundLaunch] | None = None,
 ) -> tuple[MutantVerdict, ...]:
     """Run each mutant as its unbroken twin was verified, up to the first size set that shows the fault.
 
@@ -95,6 +97,7 @@ def judge_mutants(
         record: the baseline's; it must have passed, and the unbroken variant against it: else a verdict means nothing.
         change: of the unbroken variant: dynamic shared bytes.
         progress: called with the name of each mutant before it runs.
+        launch_at: the unbroken variant's own launch, as for ``verify``.
 
     Raises:
         TilewrightError: ``verification/baseline_failed``.
@@ -106,28 +109,31 @@ def judge_mutants(
     for mutant in mutants:
         if progress:
             progress(mutant.name)
-        verdicts.append(_judge(record, mutant, change, executor))
+        verdicts.append(_judge(record, mutant, change, executor, launch_at))
     return tuple(verdicts)
 
 
 def _judge(
-    record: BaselineRecord, mutant: ProgramMutant, change: LaunchChange | None, executor: Executor
+    record: BaselineRecord,
+    mutant: ProgramMutant,
+    change: LaunchChange | None,
+    executor: Executor,
+    launch_at: Callable[[Mapping[str, int]], BoundLaunch] | None,
 ) -> MutantVerdict:
     by: tuple[str, ...] = ()
     message = ""
     for one in (s for s in record.sets if s.name != "default"):
         watched = _Watched(executor)
-        verdict = verify(replace(record, sets=(one,)), mutant.program, change, watched)
+        verdict = verify(replace(record, sets=(one,)), mutant.program, change, watched, launch_at=launch_at)
         if verdict.verdict == "not_run":
             message = verdict.reason
             break
-        failed = watched.failed is not None
         hazards = list(verdict.hazards)
-        told = "".join(check.message for check in verdict.checks)
         by = tuple(dict.fromkeys(h.kind for h in hazards))
-        if failed:
+        told = next((check.message for check in verdict.checks), "")
+        if watched.failed is not None:
             by += (ERROR,)
-        elif told and told not in [h.message for h in hazards]:
+        elif verdict.bit_identical is False or (told and told not in [h.message for h in hazards]):
             by += (VALUES,)
         if by:
             message = hazards[0].message if hazards else told

@@ -15,7 +15,7 @@ from tilewright.verification.baseline import (
     SetRecord,
     against_reference,
     modified_inputs,
-    run_poisoned,
+    run_twice,
 )
 from tilewright.verification.compare import bitwise, place_of, raw_bits, within
 from tilewright.verification.verdict import SizeCheck, Verification, judge, not_run
@@ -68,10 +68,7 @@ def verify(
             checks.append(SizeCheck(one.name, "failed", message=error.message))
             continue
         part = executor.part_of(one.name)
-        runs = [
-            run_poisoned(executor, program, launch, one.inputs, poison, attempt, part)
-            for attempt, poison in enumerate(POISONS)
-        ]
+        runs = list(run_twice(executor, program, launch, one.inputs, part))
         failed = next((run for run in runs if run.error), None)
         if failed is not None and failed.is_unsupported:
             return not_run(failed.error or "")

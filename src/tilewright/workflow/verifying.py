@@ -108,7 +108,8 @@ def verify(
 
     say("counting")
     counted = _count(candidate, baseline, kept, runner, shared_bytes) if verdict.verdict == "passed" else None
-    mutants = _mutants(candidate, baseline, kept, runner, shared_bytes, say) if mutate else ()
+    is_right = verdict.verdict == "passed"
+    mutants = _mutants(candidate, baseline, kept, runner, shared_bytes, say) if mutate and is_right else ()
     report = VerifyReport(
         tool=record.Tool(__version__, candidate.compiler),
         kernel=candidate.kernel,
@@ -333,4 +334,16 @@ def _mutants(
     say: Progress,
 ) -> tuple[MutantRow, ...]:
     """Broken twins of the candidate, made in its PTX, and what finds each."""
-    return ()
+    from tilewright.verification.mutation import judge_mutants, ptx_programs
+
+    if runner.name != "emulator":
+        raise TilewrightError(
+            "verify/mutants", "Mutants are made of PTX; only the emulator runs it.", hint="Leave --executor out."
+        )
+    if kept.verification.verdict != "passed":
+        return ()
+    launch_at = None if baseline is None else _launch_at(candidate, baseline, shared_bytes)
+    verdicts = judge_mutants(
+        kept, ptx_programs(candidate.program), None, runner, lambda n: say(f"mutant {n}"), launch_at=launch_at
+    )
+    return tuple(MutantRow(v.name, v.description, v.line, v.caught, v.by, v.message, v.is_equivalent) for v in verdicts)
