@@ -141,6 +141,27 @@ def test_tolerance_grows_with_the_root_of_k_and_stays_inside_the_outer_bounds() 
     assert derive(DTYPES["int32"], [I8], Arithmetic(0.0), 64, 9.0).absolute == 0.5
 
 
+@pytest.mark.parametrize("rounds", [True, False])
+def test_tf32_by_rounding_or_by_truncation_is_within(rounds: bool) -> None:
+    """Operands with 10 bits of mantissa; a dropped bit more is seen."""
+    rng = np.random.default_rng(3)
+    k = 256
+    a, b = (rng.normal(size=shape).astype(np.float32) for shape in ((64, k), (k, 64)))
+    need = a.astype(np.float64) @ b.astype(np.float64)
+    tolerance = derive(F32, [F32], Arithmetic(2.0**-23, 2.0**-10), k, root_mean_square(need))
+
+    def short(x: np.ndarray, bits: int) -> np.ndarray:
+        raw = x.view(np.uint32) + np.uint32((1 << (bits - 1)) if rounds else 0)
+        return (raw & np.uint32(~((1 << bits) - 1) & 0xFFFFFFFF)).view(np.float32)
+
+    def misses(bits: int) -> int:
+        return within((short(a, bits) @ short(b, bits)).astype(np.float32), need, tolerance).count
+
+    assert misses(13) == 0
+    assert misses(17) > 0
+    assert within(short(a, 13) @ short(b, 13), need, derive(F32, [F32], Arithmetic(2.0**-23), k, 16.0)).count > 0
+
+
 @pytest.mark.parametrize("k", [64, 1024])
 def test_tolerance_fits_real_arithmetic_and_catches_a_lost_product(k: int) -> None:
     """A float32 sum, one product at a time, passes; the same without one of its K products does not."""

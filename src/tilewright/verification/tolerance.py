@@ -9,7 +9,8 @@ The inputs reach the reference exactly as the kernel reads them, so their own ro
   ``16 * √K * eps(accumulator) * rms(reference)``. 16 covers the largest of 10**8 normally distributed errors (6 sigma)
   and the truncation, instead of rounding, in tensor cores.
 * **operands rounded by the kernel** (TF32): errors of the products, independent, so they grow as the result does:
-  ``4 * eps(operand) * rms(reference)``.
+  ``4 * eps(operand) * rms(reference)``. Tensor cores drop the low bits of operands that the kernel did not round: then
+  every product is too small, each of its operands by eps at most, and so is the sum: ``2 * eps(operand)``, relative.
 * **an epilogue whose terms cancel**: four roundings in the accumulator's format (float32 for integers):
   ``4 * eps * rms(reference)``.
 
@@ -105,11 +106,11 @@ def derive(
     """
     if output.kind != "float":
         return Tolerance(0.5, 0.0, f"{output.name} must equal the rounded reference")
-    outer_absolute, outer_relative = _outer([output, *inputs])
+    outer_absolute, outer_relative = _outer([output, *inputs], arithmetic)
     outer_absolute *= max(1.0, rms)
     if reduction is None:
         return Tolerance(outer_absolute, outer_relative, "outer bounds: the length of the reduction is not known")
-    relative = ROUNDINGS * output.epsilon
+    relative = ROUNDINGS * output.epsilon + 2 * arithmetic.operand_epsilon
     accumulated = ACCUMULATION * math.sqrt(max(reduction, 1)) * arithmetic.accumulator_epsilon
     epilogue = ROUNDINGS * max(arithmetic.accumulator_epsilon, min(output.epsilon, DTYPES["float32"].epsilon))
     absolute = (accumulated + OPERAND * arithmetic.operand_epsilon + epilogue) * rms
@@ -118,11 +119,13 @@ def derive(
         f"* {arithmetic.accumulator_epsilon:.1e} * rms {rms:.3g}"
     )
     if arithmetic.operand_epsilon:
-        derivation += f" + {OPERAND} * {arithmetic.operand_epsilon:.1e} * rms (rounded operands)"
+        derivation += f" + {OPERAND} * {arithmetic.operand_epsilon:.1e} * rms, and 2 of it relative (rounded operands)"
     return Tolerance(min(absolute, outer_absolute), min(relative, outer_relative), derivation)
 
 
-def _outer(dtypes: list[DType]) -> tuple[float, float]:
-    """The outer bounds of the narrowest type that takes part."""
+def _outer(dtypes: list[DType], arithmetic: Arithmetic) -> tuple[float, float]:
+    """The outer bounds of the narrowest type that takes part. TF32 has the mantissa of a 16-bit type."""
     narrowest = min(dtype.item_bytes for dtype in dtypes)
+    if narrowest > 2 and arithmetic.operand_epsilon:
+        return _OUTER_16_BIT
     return _OUTER_8_BIT if narrowest == 1 else _OUTER_16_BIT if narrowest == 2 else _OUTER_32_BIT
