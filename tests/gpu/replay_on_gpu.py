@@ -175,9 +175,7 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
     """A line a group, and a line for each of the first cases that are not the same."""
     for group in dict.fromkeys(row["group"] for row in rows):
         mine = [row for row in rows if row["group"] == group]
-        counts = {status: sum(row["status"] == status for row in mine) for status in (SHOWN = 6  # of a group; the rest is in the file
-RAW_BYTES = 12 << 20
-SAME, DIFFERS, ERROR)}
+        counts = {status: sum(row["status"] == status for row in mine) for status in (SAME, DIFFERS, ERROR)}
         print(f"{group}: {len(mine)} launches, " + ", ".join(f"{n} {status}" for status, n in counts.items()))
         others = [row for row in mine if row["status"] != SAME]
         for row in others[:SHOWN]:
