@@ -179,7 +179,8 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
         print(f"{group}: {len(mine)} launches, " + ", ".join(f"{n} {status}" for status, n in counts.items()))
         others = [row for row in mine if row["status"] != SAME]
         for row in others[:SHOWN]:
-            print(f"  {row['name'][:70]} {row['note'][:40]}: {said(row)[:120]}")
+            label = " / ".join(text for text in (row["name"][:80], row["note"][:40]) if text)
+            print(f"  {label}: {said(row)[:120]}")
 
 
 def said(row: dict[str, Any]) -> str:
