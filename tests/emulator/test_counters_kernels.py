@@ -211,6 +211,26 @@ def test_machine_code_has_as_many_shared_loads(source: str, loads: int, wavefron
     assert sum(" LDS" in line for line in run_nvdisasm(artifact.cubin, settings).splitlines()) == machine
 
 
+DEVICE = """
+__device__ __align__(16) int table[128];
+extern "C" __global__ void k(int *out) {
+    const int *at = (const int *)__cvta_generic_to_global(&table[threadIdx.x * 4]);
+    int a, b;
+    asm("ld.global.s32 %0, [%2]; ld.global.s32 %1, [%2+4];" : "=r"(a), "=r"(b) : "l"(at));  // loads
+    out[threadIdx.x] = a + 3 * b;
+}
+"""
+
+
+def test_accesses_to_global_memory_stay_apart() -> None:
+    counts = run(DEVICE, (128,))
+    assert (counts["loads"].requests, counts["loads"].sectors, counts["loads"].bytes) == (2, 2 * 16, 256)
+    settings = Settings.from_environment()
+    if find_nvdisasm(settings) is None:
+        pytest.skip("no disassembler")
+    assert sum(" LDG" in line for line in run_nvdisasm(built(DEVICE).cubin, settings).splitlines()) == 2
+
+
 VECTOR = """
 extern "C" __global__ void k(const float4 *in, float *out) {
     __shared__ float4 tile[32 * STEP];
