@@ -69,7 +69,7 @@ class Tally:
             self._sheet.global_access(site, active.threads, address, size, is_write)
 
     def boxes(self, start: Array, span: Array, site: int, is_write: bool) -> None:
-        """Tensor copies. ``start``, ``span``: int64[n, rows], address and bytes of each row's part inside the tensor."""
+        """Tensor copies. ``start``, ``span``: int64[n, rows], of the part of each row inside the tensor."""
         last = np.where(span > 0, start + span - 1, start - SECTOR_BYTES)
         touched = last // SECTOR_BYTES - start // SECTOR_BYTES + 1
         ideal = -(-span.sum(axis=1) // SECTOR_BYTES)
