@@ -19,10 +19,11 @@ from tilewright.build.cache import Cache
 from tilewright.errors import TilewrightError
 from tilewright.gpu.device import GpuInfo
 from tilewright.launch.bind import BoundLaunch
-from tilewright.launch.executor import Program, RunResult
+from tilewright.launch.executor import Hazard, Program, RunResult
 from tilewright.measure.measure import BASELINE, Measurement
 from tilewright.settings import Settings
-from tilewright.workflow import PipelineOutcome, pipeline, prove
+from tilewright.verification.verdict import Verification
+from tilewright.workflow import PipelineOutcome, pipeline, prove, running
 from tilewright.workflow import main_job as job
 from tilewright.workflow.running import contenders
 from tilewright.workflow.study import Study
@@ -58,7 +59,7 @@ def test_a_cached_run_answers_within_a_second(warm: Path) -> None:
         "--json",
     ]
     took: list[float] = []
-    for _ in range(3):
+    for _ in range(4):  # the first one emulates
         begin = time.perf_counter()
         done = subprocess.run(
             command, env={**os.environ, "TILEWRIGHT_CACHE": str(warm)}, capture_output=True, check=False
@@ -178,8 +179,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return kernel
 
 
-def run_on_card(kernel: Path, monkeypatch: pytest.MonkeyPatch, *faulty: str) -> tuple[PipelineOutcome, list[str]]:
-    """The job on a card where the builds with these labels are faulty; returns what was timed, too."""
+def run_on_card(
+    kernel: Path, monkeypatch: pytest.MonkeyPatch, *faulty: str, races: Mapping[str, Verification] | None = None
+) -> tuple[PipelineOutcome, list[str]]:
+    """The job on a card where the builds with these labels are faulty; returns what was timed, too.
+
+    ``races``: what the emulator saw beside; None lets it look.
+    """
     import tilewright.gpu.executor as executors
     import tilewright.measure.measure as timing
 
@@ -212,6 +218,8 @@ def run_on_card(kernel: Path, monkeypatch: pytest.MonkeyPatch, *faulty: str) -> 
     monkeypatch.setattr(job, "find_gpu", lambda: CARD)
     monkeypatch.setattr(executors, "GpuExecutor", lambda _info: Card(bad))
     monkeypatch.setattr(timing, "measure", measure)
+    if races is not None:
+        monkeypatch.setattr(running, "_look_for_races", lambda *_: dict(races))
     return pipeline(kernel, arch="sm_90a", settings=Settings(cache_dir=kernel.parent / "cache")), timed
 
 
@@ -238,11 +246,29 @@ def test_on_a_card_all_is_verified_and_the_fastest_is_taken(small: Path, monkeyp
     assert set(timed) == {*made, "widened", *(f"{x}/waited" for x in made if x != "ldg_single")}
     assert receipt.choice is not None
     assert receipt.choice.label == "cp_async3"
+    assert all(v.verify.races_at == tuple(s for s in v.verify.sizes if s != "default") for v in made.values())
     assert not any(name.endswith(".unverified.cu") for name in outcome.sources)
 
 
+def test_a_race_that_only_the_emulator_sees_fails_a_variant(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    race = Hazard("race_read_after_write", 132, "tile read at line 140, no barrier between")
+    seen = Verification(
+        "failed", "emulator", ("K=64",), hazards=(race,), reason=f"K=64: {race.message}", races_at=("K=64",)
+    )
+    outcome, timed = run_on_card(small, monkeypatch, races={"cp_async3": seen})
+    made = {v.label: v for v in outcome.receipt.variants}
+    assert made["cp_async3"].status == "failed"
+    assert made["cp_async3"].verify.executor == "gpu"
+    assert [h.line for h in made["cp_async3"].verify.hazards] == [132]
+    assert "in the emulator" in made["cp_async3"].verify.reason
+    assert "cp_async3" not in timed
+    assert outcome.exit_code == 1
+    assert outcome.receipt.choice is not None
+    assert outcome.receipt.choice.label == "cp_async2"
+
+
 def test_the_gain_is_attributed(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome, _ = run_on_card(small, monkeypatch)
+    outcome, _ = run_on_card(small, monkeypatch, races={})
     made = {v.label: v.attribution for v in outcome.receipt.variants}
     ring = made["cp_async3"]
     assert ring is not None
@@ -258,7 +284,7 @@ def test_the_gain_is_attributed(small: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_wrong_variant_is_failed_untimed_and_not_taken(
     small: Path, monkeypatch: pytest.MonkeyPatch, label: str
 ) -> None:
-    outcome, timed = run_on_card(small, monkeypatch, label)
+    outcome, timed = run_on_card(small, monkeypatch, label, races={})
     by = {v.label: v for v in outcome.receipt.variants}
     assert outcome.exit_code == 1
     assert by[label].status == "failed"
@@ -271,7 +297,7 @@ def test_a_wrong_variant_is_failed_untimed_and_not_taken(
 
 
 def test_a_wrong_baseline_stops_everything(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome, timed = run_on_card(small, monkeypatch, "baseline")
+    outcome, timed = run_on_card(small, monkeypatch, "baseline", races={})
     assert outcome.exit_code == 1
     assert outcome.receipt.baseline.verify.verdict == "failed"
     assert not timed
