@@ -59,5 +59,6 @@ def caught_as_expected(
     assert not [v for n, v in by_name.items() if n in equivalent and v.caught]
     for verdict in by_name.values():
         assert verdict.caught == (verdict.name in expected)
+        assert verdict.is_equivalent == (verdict.name in equivalent)  # which the text shows, too
         assert bool(verdict.message) == verdict.caught
         assert verdict.line is not None

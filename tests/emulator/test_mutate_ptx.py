@@ -164,7 +164,7 @@ def test_what_becomes_of_the_text(kind: str, body: str, results: list[str]) -> N
 
 BARRIER = "bar.sync 0;\n"
 STORE = "st.global.u32 [%rd1], %r1;\n"
-SHARED = "ld.shared.u32 %r1, [tile];\n"
+SHARED = "atom.shared.add.u32 %r1, [tile], 1;\n"
 
 
 @pytest.mark.parametrize(

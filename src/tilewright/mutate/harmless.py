@@ -5,6 +5,7 @@ One thing is taken for granted: what a launch writes to is not what it reads fro
 
 from __future__ import annotations
 
+from tilewright.mutate.reach import Reach
 from tilewright.mutate.statements import Statement, Statements
 
 # Instructions that touch no memory, wait for nothing and let nobody go on.
@@ -68,6 +69,22 @@ def nothing_is_read_after(s: Statements, index: int) -> bool:
     if s.items[index].guard or not all(_is_plain(x) or _stores_global(x) for x in later):
         return False
     return not any(_uses_global(s.items[i]) for i in s.leading_to(index))
+
+
+def nothing_is_shared_across(s: Statements, index: int) -> bool:
+    """What a thread touches behind the barrier, nobody has touched in front of it, but for reads on both sides.
+
+    By parameters and variables: two parameters are two buffers. Each thread passes the barrier once, and no barrier of
+    the block comes later.
+    """
+    if len(s.items[index].operands) != 1 or s.items[index].guard or not s.is_passed_once(index):
+        return False
+    reach = Reach(s)
+    later = reach.touched(s.reachable_from(index), _PLAIN | _CONTROL)
+    if later is None:
+        return False
+    earlier = reach.touched(s.leading_to(index), _PLAIN | _CONTROL | {"bar", "barrier"})
+    return earlier is not None and not (earlier[1] & (later[0] | later[1]) or earlier[0] & later[1])
 
 
 def _is_plain(x: Statement) -> bool:

@@ -10,7 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tilewright.mutate.barrier_roles import BarrierRoles
-from tilewright.mutate.harmless import barrier_is_repeated, fence_is_repeated, nothing_is_read_after, wait_is_repeated
+from tilewright.mutate.harmless import (
+    barrier_is_repeated,
+    fence_is_repeated,
+    nothing_is_read_after,
+    nothing_is_shared_across,
+    wait_is_repeated,
+)
 from tilewright.mutate.statements import Statement, Statements, statements_of
 
 _INTEGER = re.compile(r"-?\s*(?:0[xX][0-9a-fA-F]+|\d+)U?")
@@ -187,7 +193,7 @@ _PLAIN_BARRIERS = _BARRIERS[:4]
 
 def _barrier_removed(s: Statements, _: BarrierRoles) -> Iterator[_Change]:
     def harmless(s: Statements, i: int) -> bool:
-        return barrier_is_repeated(s, i) or nothing_is_read_after(s, i)
+        return barrier_is_repeated(s, i) or nothing_is_read_after(s, i) or nothing_is_shared_across(s, i)
 
     return _removed(s, _PLAIN_BARRIERS, harmless)
 
