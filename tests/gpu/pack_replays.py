@@ -2,10 +2,10 @@
 
     python tests/gpu/pack_replays.py REPLAYS.zip
 
-Three groups. ``kernels``: the emulator's test kernels, compiled for sm_90a, with the outputs that the table expects.
-``probes``: single instructions whose rounding or layout the PTX ISA leaves open. ``ops``: every launch that the tests
-of single instructions (tests/emulator/test_op_*.py) make, with what the emulator computes; those that ptxas refuses for
-sm_90a are left out, and counted.
+Four groups. ``kernels``: the emulator's test kernels, compiled for sm_90a, with the outputs that the table expects.
+``layouts`` and ``probes``: single instructions whose layout or rounding the PTX ISA leaves open. ``ops``: every launch
+that the tests of single instructions (tests/emulator/test_op_*.py) make, with what the emulator computes; those that
+ptxas refuses for sm_90a are left out, and counted.
 """
 
 from __future__ import annotations
@@ -184,7 +184,8 @@ def taken_probe(probe: Probe) -> Taken:
     if error is not None:
         print(f"{probe.name}: {error}", file=sys.stderr)  # the GPU's answer is kept, to compare with later
     types = (*program.inputs, *(probe.types or program.outputs))
-    return Taken(probe.name, "probes", program.text(), grid, block, 0, types, before, tuple(data), probe.note)
+    group = "layouts" if probe.is_exact else "probes"
+    return Taken(probe.name, group, program.text(), grid, block, 0, types, before, tuple(data), probe.note)
 
 
 def tensor_maps(blobs: Blobs) -> Iterator[Replay]:
@@ -205,7 +206,7 @@ def tensor_maps(blobs: Blobs) -> Iterator[Replay]:
         )
         block = (tensor_map_probes.THREADS, 1, 1)
         name = f"tensor map: {probe.name}"
-        yield Replay(name, "probes", blobs.add(cubin), "k", (1, 1, 1), block, 0, probe.params, buffers, probe.note)
+        yield Replay(name, "layouts", blobs.add(cubin), "k", (1, 1, 1), block, 0, probe.params, buffers, probe.note)
 
 
 def assembled(ptx: str) -> bytes | str:
@@ -226,7 +227,7 @@ def in_ptx(launches: Sequence[Taken], blobs: Blobs) -> Iterator[Replay]:
         cubins = list(pool.map(assembled, [one.ptx for one in launches]))
     refused = [(one, cubin) for one, cubin in zip(launches, cubins, strict=True) if isinstance(cubin, str)]
     for one, text in refused:
-        if one.group == "probes":
+        if one.group != "ops":
             print(f"{one.name}: {text.strip()[:300]}", file=sys.stderr)
     print(f"{len(launches)} launches, {len(refused)} refused by ptxas for {ARCH}", file=sys.stderr)
     for one, cubin in zip(launches, cubins, strict=True):

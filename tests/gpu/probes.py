@@ -30,3 +30,8 @@ class Probe:
     block: int = 64
     types: tuple[str, ...] = ()
     note: str = ""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether no rounding can make a difference: layouts, and sums of small whole numbers."""
+        return self.name.startswith(("wmma.load", "wmma.store")) or " whole" in self.name

@@ -29,6 +29,7 @@ from replays import Archive, Gpu, GpuError, Replay
 KERNEL_LIMIT_S, LIMIT_S = 20.0, 5.0
 START_S = 60.0  # a child's first answer: imports, and the driver's start
 ENOUGH_FAULTS = 25  # of one group: something is wrong with all of them
+NEAR = 2
 SHOWN = 6  # of a group; the rest is in the file
 RAW_BYTES = 12 << 20
 SAME, DIFFERS, ERROR = "same", "differs", "error"
@@ -178,9 +179,21 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
         counts = {status: sum(row["status"] == status for row in mine) for status in (SAME, DIFFERS, ERROR)}
         print(f"{group}: {len(mine)} launches, " + ", ".join(f"{n} {status}" for status, n in counts.items()))
         others = [row for row in mine if row["status"] != SAME]
-        for row in others[:SHOWN]:
+        if group == "probes":
+            others = [row for row in others if row["status"] == ERROR or not is_near(row)]
+            print(f"  {len(mine) - len(others)} within {NEAR} units in the last place; further:")
+        for row in others[: 2 * SHOWN if group == "probes" else SHOWN]:
             label = " / ".join(text for text in (row["name"][:80], row["note"][:40]) if text)
             print(f"  {label}: {said(row)[:120]}")
+
+
+def is_near(row: dict[str, Any]) -> bool:
+    """Units in the last place of each number, or (of sums) of the largest number around."""
+    found = [found for found in row["buffers"].values() if found["differ"]]
+    return all(
+        not one.get("special") and min(one.get("ulp", NEAR + 1), one.get("of_largest", NEAR + 1)) <= NEAR
+        for one in found
+    )
 
 
 def said(row: dict[str, Any]) -> str:
@@ -189,6 +202,7 @@ def said(row: dict[str, Any]) -> str:
     parts = []
     for name, found in row["buffers"].items():
         if found["differ"]:
+            found = {key: value for key, value in found.items() if value}
             parts.append(
                 " ".join([name, *(f"{k}={v if k != 'of_largest' else round(v, 2)}" for k, v in found.items())])
             )

@@ -69,7 +69,7 @@ class Replay:
     """One launch.
 
     Attributes:
-        group: ``kernels`` and ``ops``: bits must be the same. ``probes``: distances are of interest.
+        group: ``kernels``, ``layouts`` and ``ops``: bits must be the same. ``probes``: distances are of interest.
         code: blob of the cubin.
         note: what the case is there to find out.
     """
