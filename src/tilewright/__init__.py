@@ -1,7 +1,7 @@
 """Tilewright: software pipelining for tiled CUDA kernels, decided, rewritten, verified, timed and proven in SASS.
 
-``tilewright.pipeline``, ``verify``, ``prove`` and ``inspect`` are the verbs as library calls. They are imported on first
-use, so that importing the package costs nothing.
+``tilewright.pipeline``, ``verify``, ``prove`` and ``inspect`` are the verbs as library calls, imported on first use, so
+that importing the package costs nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 __all__ = ["inspect", "pipeline", "prove", "verify"]
 
 if TYPE_CHECKING:
-    from tilewright.workflow import inspect, pipeline, prove, verify  # type: ignore[attr-defined]
+    from tilewright.workflow import inspect, pipeline, prove, verify
 
 
 def __getattr__(name: str) -> Any:

@@ -64,7 +64,9 @@ def program(kernel: str) -> Program:
     return Program(built.cubin, built.ptx, built.kernel, built.arch)
 
 
-def launch(tmp_path: Path, kernel: str, n: int, threads: int = 64, shared: int = 0, scalar: str = "int32") -> BoundLaunch:
+def launch(
+    tmp_path: Path, kernel: str, n: int, threads: int = 64, shared: int = 0, scalar: str = "int32"
+) -> BoundLaunch:
     path = tmp_path / "k.toml"
     path.write_text(SIDECAR.format(kernel=kernel, n=n, threads=threads, shared=shared, scalar=scalar))
     return bind(load_sidecar(path), "default", {})

@@ -9,9 +9,9 @@ from variant_mutants import EQUIVALENT, PTX_MUTANTS, SIZES, SOURCE_MUTANTS, VARI
 
 from tilewright.emulator.executor import ATTEMPTS
 from tilewright.launch.bind import bind
-from tilewright.verification.baseline import POISONS, run_poisoned
 from tilewright.verification.compare import bitwise
 from tilewright.verification.mutation import MutantVerdict, judge_mutants, ptx_programs
+from tilewright.verification.runs import POISONS, run_poisoned
 from tilewright.workflow.mutating import mutate_variant
 
 CASES = [(example, name) for example in SIZES for name in VARIANTS]

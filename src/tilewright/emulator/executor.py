@@ -110,9 +110,7 @@ class EmulatorExecutor:
         if options.blocks == "all":
             return RunResult(after, done.hazards), done
         touched = {
-            b.name: _any_byte(b.touched, arrays[b.name].dtype.itemsize)
-            for b in buffers
-            if b.touched is not None
+            b.name: _any_byte(b.touched, arrays[b.name].dtype.itemsize) for b in buffers if b.touched is not None
         }
         count = len(chosen_blocks(launch.grid, options.blocks))
         ran = f"{count:,} of {geometry.blocks:,} blocks ran: corners and middle"
@@ -135,7 +133,7 @@ class EmulatorExecutor:
         return self._compiled[at]
 
 
-def _any_byte(marks: np.ndarray, item_bytes: int) -> np.ndarray:
+def _any_byte(marks: np.ndarray, item_bytes: int) -> Any:
     """One bool per element of so many bytes."""
     whole = marks.view(np.uint8)
     if item_bytes in (2, 4, 8):
@@ -171,7 +169,8 @@ def _buffers(
     launch: BoundLaunch, arrays: Mapping[str, np.ndarray], is_partial: bool
 ) -> tuple[list[Buffer], dict[str, int]]:
     """Copies of the storages, and the number of each; with a note of what is written where only some blocks run."""
-    buffers, numbers = [], {}
+    buffers: list[Buffer] = []
+    numbers: dict[str, int] = {}
     for array in launch.buffers:
         numbers[array.name] = len(buffers) + 1
         data = arrays[array.name].copy().view(np.uint8)

@@ -7,7 +7,8 @@ class Fault(Exception):  # noqa: N818
     """The kernel did what no GPU goes on after, or what is not modelled. Internal: the executor turns it into a result.
 
     Attributes:
-        kind: of the hazard, where it is one (``misaligned``, ``deadlock``, …); ``not_modelled``, ``trap``, ``too_long``.
+        kind: of the hazard, where it is one (``misaligned``, ``deadlock``, …); else ``not_modelled``, ``trap``,
+            ``too_long``.
         message: one sentence, without the line.
         site: index of the instruction, or -1.
     """

@@ -35,7 +35,7 @@ def scalar(value: int, dtype: str) -> np.generic:
     if kind.kind == "b":
         return np.bool_(value)
     if kind.kind == "f":
-        return kind.type(value)
+        return kind.type(value)  # type: ignore[no-any-return]
     return np.array([value & ((1 << 8 * kind.itemsize) - 1)], f"u{kind.itemsize}").view(kind)[0]  # type: ignore[no-any-return]
 
 

@@ -80,7 +80,7 @@ class GpuExecutor:
         attempt: int = 0,
         part: Part = "all",
     ) -> RunResult:
-        """Run a program once; see ``launch.executor.Executor``. The order of threads is the hardware's in any attempt."""
+        """Run a program once; see ``launch.executor.Executor``. The order of threads is the hardware's."""
         error = self.unusable(program)
         if error:
             return RunResult({}, error=error)

@@ -59,8 +59,8 @@ class RunResult:
         touched: where only some of the blocks ran: by storage that may be written, the elements (bool) that were; else
             None.
         ran: where only some of the blocks ran: which, in words.
-        is_unsupported: the error is the executor's own limit (an opcode that the emulator does not model): it says nothing
-            about the kernel.
+        is_unsupported: the error is the executor's own limit (an opcode that the emulator does not model) and says
+            nothing about the kernel.
     """
 
     arrays: Mapping[str, np.ndarray]

@@ -14,7 +14,8 @@ from tilewright.gpu.stopwatch import Stopwatch
 from tilewright.launch.bind import BoundLaunch, bind
 from tilewright.launch.inputs import make_inputs, poisoned_outputs
 from tilewright.measure.ratios import Ratio, compare, noise_band, speedup, spread
-from tilewright.verification.baseline import POISONS, BaselineRecord
+from tilewright.verification.baseline import BaselineRecord
+from tilewright.verification.runs import POISONS
 from tilewright.verification.verdict import Passed
 
 if TYPE_CHECKING:

@@ -171,7 +171,8 @@ class Function:
     """A function or kernel.
 
     Attributes:
-        registers: declared name → type. families: stem → (type, count): ``%r`` stands for ``%r0``, ``%r1``, … (``type_of``).
+        registers: declared name → type.
+        families: stem → (type, count): ``%r`` stands for ``%r0``, ``%r1``, … (``type_of``).
         shared, local: variables declared in it; local ``.param`` variables of calls are in ``call_params``.
         body: instructions, labels and branch tables, in order.
         max_threads: of ``.maxntid`` or ``.reqntid``, or None.

@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilewright.errors import TilewrightError
 from tilewright.launch.bind import BoundLaunch, bind
 from tilewright.launch.executor import Executor, Hazard, Part, Program, RunResult
-from tilewright.launch.inputs import make_inputs, poisoned_outputs
+from tilewright.launch.inputs import make_inputs
 from tilewright.launch.spec import LaunchSpec
 from tilewright.verification.compare import bitwise, place_of, raw_bits, root_mean_square, within
 from tilewright.verification.coverage import is_starved, nothing_to_compare, partly_compared
 from tilewright.verification.reference import Reference
+from tilewright.verification.runs import POISONS, modified_inputs, run_poisoned, run_twice
 from tilewright.verification.tolerance import Tolerance, derive, read_arithmetic
 from tilewright.verification.verdict import SizeCheck, Verification, judge, not_run
 
 if TYPE_CHECKING:
     import numpy as np
-
-# Bytes of 0xFF are a NaN in every floating format, so that an unwritten element cannot pass for a result by accident.
-POISONS = (0xFF, 0xA5)
 
 
 @dataclass(frozen=True)
@@ -153,57 +151,6 @@ def baseline_runs(
         if record.problem and not record.outputs:
             break  # a launch that failed: the later ones would tell nothing more, and a dead context cannot run them
     return BaselineRecord(program, spec, constants, seed, tuple(records), _judge(records, executor), tuple(left_out))
-
-
-def run_poisoned(
-    executor: Executor,
-    program: Program,
-    launch: BoundLaunch,
-    inputs: Mapping[str, np.ndarray],
-    poison: int,
-    attempt: int,
-    part: Part = "all",
-) -> RunResult:
-    """One run with every byte of the outputs set to ``poison`` before."""
-    arrays = {**inputs, **poisoned_outputs(launch, poison)}
-    return executor.run(program, launch, arrays, attempt=attempt, part=part)
-
-
-def run_twice(
-    executor: Executor, program: Program, launch: BoundLaunch, inputs: Mapping[str, np.ndarray], part: Part = "all"
-) -> tuple[RunResult, RunResult]:
-    """Two runs with two poisons, in two orders of threads where the executor can choose one.
-
-    Where only some blocks run, the executor says what they wrote: the second run is the first one with the other poison
-    in what they did not.
-    """
-    first = run_poisoned(executor, program, launch, inputs, POISONS[0], 0, part)
-    if first.error:
-        return first, first
-    if first.touched is None:
-        return first, run_poisoned(executor, program, launch, inputs, POISONS[1], 1, part)
-    import numpy as np
-
-    arrays = dict(first.arrays)
-    for name, poison in poisoned_outputs(launch, POISONS[1]).items():
-        arrays[name] = np.where(first.touched[name], arrays[name], poison)
-    return first, replace(first, arrays=arrays, hazards=())
-
-
-def modified_inputs(launch: BoundLaunch, inputs: Mapping[str, np.ndarray], result: RunResult) -> tuple[Hazard, ...]:
-    """One hazard for each buffer that the sidecar calls an input and that the run has changed."""
-    hazards: list[Hazard] = []
-    for buffer in launch.buffers:
-        if buffer.is_written:
-            continue
-        changed = bitwise(result.arrays[buffer.name], inputs[buffer.name])
-        if changed.count:
-            message = (
-                f"{changed.count:,} of {changed.total:,} elements of the input '{buffer.name}' were changed, "
-                f"the first at {changed.first:,}; if that is meant, its role is inout."
-            )
-            hazards.append(Hazard("input_modified", None, message))
-    return tuple(hazards)
 
 
 def set_seed(seed: int, name: str) -> int:

@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING
 from tilewright.errors import TilewrightError
 from tilewright.launch.bind import BoundLaunch, LaunchChange, bind
 from tilewright.launch.executor import Executor, Hazard, Program, RunResult
-from tilewright.verification.baseline import (
-    POISONS,
-    BaselineRecord,
-    SetRecord,
-    against_reference,
-    modified_inputs,
-    run_twice,
-)
+from tilewright.verification.baseline import BaselineRecord, SetRecord, against_reference
 from tilewright.verification.compare import bitwise, place_of, raw_bits, within
+from tilewright.verification.runs import POISONS, modified_inputs, run_twice
 from tilewright.verification.verdict import SizeCheck, Verification, judge, not_run
 
 if TYPE_CHECKING:

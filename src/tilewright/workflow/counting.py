@@ -10,7 +10,8 @@ from tilewright.launch.bind import BoundLaunch
 from tilewright.launch.executor import Executor, Program
 from tilewright.launch.inputs import poisoned_outputs
 from tilewright.receipt.verify_report import Counted, LineTraffic, PerTile
-from tilewright.verification.baseline import POISONS, BaselineRecord, SetRecord
+from tilewright.verification.baseline import BaselineRecord, SetRecord
+from tilewright.verification.runs import POISONS
 
 if TYPE_CHECKING:
     from tilewright.emulator.counters.mix import Counters

@@ -26,7 +26,6 @@ from tilewright.ptx.parse import parse_ptx
 FIRST_VARIABLE = 0x100000  # buffer ids of module variables, above every argument's
 
 
-
 @dataclass(frozen=True)
 class Parsed:
     """A kernel, parsed and inlined; what does not depend on a launch."""
@@ -76,7 +75,9 @@ def compile_kernel(parsed: Parsed, dynamic_bytes: int) -> CompiledKernel:
     written = [_write(scope, block, early) for block in parsed.graph.blocks]
     source = "\n\n".join(text for _, text in written)
     exec(compile(source, "<ptx blocks>", "exec"), scope.namespace)
-    blocks = tuple(_finish(scope, block, writer) for block, (writer, _) in zip(parsed.graph.blocks, written, strict=True))
+    blocks = tuple(
+        _finish(scope, block, writer) for block, (writer, _) in zip(parsed.graph.blocks, written, strict=True)
+    )
     names = sorted(scope.registers, key=lambda name: scope.registers[name])
     initial = tuple(scalar(0, storage(parsed.function.type_of(name))) for name in names)
     return CompiledKernel(
@@ -148,5 +149,3 @@ def initial_bytes(module: Module, addresses: Mapping[str, int]) -> dict[str, np.
                 data[offset : offset + 8] = value.view(np.uint8)
         out[variable.name] = data
     return out
-
-

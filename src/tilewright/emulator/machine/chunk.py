@@ -195,7 +195,7 @@ class Active:
         found = self._cache.get(key)
         if found is None:
             found = self._cache[key] = values[self.index]
-        return found  # type: ignore[no-any-return]
+        return found
 
     def special(self, name: str) -> Any:
         value = self.chunk.specials[name]
@@ -217,7 +217,7 @@ class Active:
         found = self._cache.get("whole")
         if found is None:
             found = self._cache["whole"] = _whole(self.index)
-        return found  # type: ignore[no-any-return]
+        return found
 
 
 def _whole(index: Array) -> bool:

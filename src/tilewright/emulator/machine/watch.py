@@ -94,9 +94,7 @@ class Watch:
     def input_modified(self, active: Active, offset: Array, size: int, site: int, name: str) -> None:
         self.report("input_modified", site, active, 0, name, int(offset[0]), size)
 
-    def global_uninitialised(
-        self, active: Active, bad: Array, offset: Array, size: int, site: int, name: str
-    ) -> None:
+    def global_uninitialised(self, active: Active, bad: Array, offset: Array, size: int, site: int, name: str) -> None:
         at = int(np.flatnonzero(bad)[0])
         self.report("uninitialised_read", site, active, at, name, int(offset[at]), size)
 
