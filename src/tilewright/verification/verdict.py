@@ -85,7 +85,7 @@ def judge(executor: str, checks: Sequence[SizeCheck], hazards: Iterable[Hazard],
 
 
 # What tells two occurrences of one fault apart: how often, which bytes, which threads.
-_OCCURRENCE = re.compile(r"\[[\d.,]+( times)?\]|\b(thread|warp|block)s? \d+")
+_OCCURRENCE = re.compile(r"\s*\[[\d.,]+( times)?\]|\b(thread|warp|block)s? \d+")
 
 
 def distinct(hazards: Iterable[Hazard]) -> tuple[Hazard, ...]:
