@@ -33,8 +33,8 @@ def run(ptx: str, data: list[np.ndarray], threads: int = 64, grid: int = 1, **op
 def test_narrow_types(space: str, is_guarded: bool) -> None:
     """Every width into a wider register and back, signs and zeros extended; some threads only."""
     before = {
-        "global": "add.s64 %d2, %d2, %d1;",
-        "generic": "add.s64 %d2, %d2, %d1;",
+        "global": f"add.s64 %d2, %d2, %d1; add.s64 %d2, %d2, {8 * N};",
+        "generic": f"add.s64 %d2, %d2, %d1; add.s64 %d2, %d2, {8 * N};",
         "shared": "mov.u64 %d3, s; add.s64 %d2, %d2, %d3;",
         "generic_shared": "mov.u64 %d3, s; cvta.shared.u64 %d3, %d3; add.s64 %d2, %d2, %d3;",
         "local": "mov.u64 %d2, l;",
@@ -65,7 +65,7 @@ def test_narrow_types(space: str, is_guarded: bool) -> None:
     rng = np.random.default_rng(0)
     data, guards = samples(rng, "b64", N), samples(rng, "pred", N)
     for block in (64, 48):
-        got = program.run([data, guards, np.zeros(2 * N, np.uint64)], N, block)
+        got = program.run([data, guards, np.zeros(3 * N, np.uint64)], N, block)
         for at, x in enumerate(int(v) for v in data):
             s8 = signed(x, 8)
             wanted = [x & 0xFF, s8, s8, x & 0xFFFF, signed(x, 16), signed(x, 32), s8, x & 0xFFFFFFFF, 200, -56]

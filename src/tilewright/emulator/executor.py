@@ -65,9 +65,9 @@ class EmulatorExecutor:
     ) -> RunResult:
         """Run a program once; see ``launch.executor.Executor``.
 
-        Without a schedule in the options, the first attempt runs all threads in lock-step, the second one warp after
-        the other, and later ones at random; where only some blocks run, all attempts are in lock-step: the order of
-        warps has its say at the other sizes.
+        Every other attempt is a repeat (``EmulatorOptions.is_repeat``). Without a schedule in the options, the first
+        attempt runs all threads in lock-step, the second one warp after the other, and later ones at random; where only
+        some blocks run, all attempts are in lock-step: the order of warps has its say at the other sizes.
         """
         return self.run_counted(program, launch, arrays, attempt=attempt, part=part)[0]
 
@@ -85,6 +85,7 @@ class EmulatorExecutor:
             self.options,
             schedule=self.options.schedule or ("lockstep" if part != "all" else ATTEMPTS[min(attempt, 2)]),
             seed=self.options.seed + attempt,
+            is_repeat=attempt % 2 == 1,
             blocks=part if part != "all" else self.options.blocks,
         )
         try:
@@ -176,7 +177,7 @@ def _buffers(
         data = arrays[array.name].copy().view(np.uint8)
         written = None if array.is_read_first else np.zeros(data.size, bool)
         touched = np.zeros(data.size, bool) if is_partial and array.is_written else None
-        buffers.append(Buffer(array.name, data, array.is_written, written, touched))
+        buffers.append(Buffer(array.name, data, array.is_written, written, touched, array.dtype.item_bytes))
     return buffers, numbers
 
 

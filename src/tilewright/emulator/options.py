@@ -17,6 +17,8 @@ class EmulatorOptions:
         ``random`` picks a warp at each step, by ``seed``; None: another one in each attempt, beginning with lock-step.
     checks: look for hazards. counters: count memory traffic and instructions.
     blocks: which thread blocks run: all, or the corners and the middle of the grid.
+    is_repeat: a second run of the same launch: blocks of a batch in descending order, and other bytes in local memory
+        that nobody wrote, so that results that follow from either differ between the runs.
     lands: asynchronous copies land at their wait (``deferred``, their target poisoned until then) or at once.
     max_seconds: a kernel that runs longer is stopped; None: no bound.
     chunk_threads: threads that run at once. shadow_bytes: memory that checks and shared memory may take.
@@ -26,6 +28,7 @@ class EmulatorOptions:
     checks: bool = True
     counters: bool = False
     blocks: Blocks = "all"
+    is_repeat: bool = False
     lands: Literal["deferred", "eager"] = "deferred"
     seed: int = 0
     max_seconds: float | None = 600.0

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.emulator.checks.block_order import BlockOrder, can_order_blocks
 from tilewright.emulator.checks.reports import Reporter
 from tilewright.emulator.checks.shared_shadow import SharedShadow, bytes_needed
 from tilewright.emulator.checks.wording import describe_all
@@ -20,6 +21,7 @@ from tilewright.emulator.lower.compile import initial_bytes, variable_address
 from tilewright.emulator.machine.addresses import OFFSET_BITS, PARAM_ID
 from tilewright.emulator.machine.chunk import Chunk, Geometry
 from tilewright.emulator.machine.global_memory import Buffer, GlobalMemory
+from tilewright.emulator.machine.local_memory import LOCAL_POISONS
 from tilewright.emulator.machine.machine import Machine
 from tilewright.emulator.machine.schedule import Scheduler
 from tilewright.emulator.machine.tally import Tally
@@ -28,6 +30,9 @@ from tilewright.emulator.options import EmulatorOptions, chosen_blocks
 from tilewright.launch.executor import Hazard
 from tilewright.ptx.cfg import Graph
 from tilewright.ptx.places import user_line
+
+# Larger buffers are not watched for blocks that meet in them: the notes would take as much memory again.
+MAX_WATCHED_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -121,11 +126,31 @@ class _Launch:
 
     def run(self) -> None:
         variables = self._variables()
+        self._watch_blocks()
         blocks = _in_clusters(chosen_blocks(self.geometry.grid, self.options.blocks), self.geometry)
         self.blocks = len(blocks)
         step = self._slots()
         for start in range(0, len(blocks), step):
-            self._run_chunk(np.array(blocks[start : start + step]), variables)
+            self._run_chunk(self._ordered(blocks[start : start + step]), variables)
+
+    def _watch_blocks(self) -> None:
+        """Where all blocks run and nothing can order them, it is noted which of them read and write what."""
+        if not self.options.checks or self.options.blocks != "all" or self.geometry.cluster_size > 1:
+            return
+        if can_order_blocks(instruction.full_name for instruction in self.kernel.graph.instructions):
+            return
+        for buffer in self.buffers:
+            if buffer.is_writable and buffer.data.size <= MAX_WATCHED_BYTES:
+                buffer.order = BlockOrder(buffer.data.size, buffer.item_bytes)
+
+    def _local_poison(self) -> int:
+        return LOCAL_POISONS[self.options.is_repeat]
+
+    def _ordered(self, blocks: list[int]) -> np.ndarray[Any, Any]:
+        """The blocks of a batch. Where they follow each other backwards, clusters stay whole."""
+        ids = np.array(blocks)
+        size = self.geometry.cluster_size
+        return ids.reshape(-1, size)[::-1].reshape(-1) if self.options.is_repeat else ids
 
     def _variables(self) -> list[tuple[int, Buffer]]:
         """Module variables live as long as the launch."""
@@ -153,7 +178,9 @@ class _Launch:
         for number, buffer in variables:
             globe.add(buffer, number)
         globe.add(Buffer("parameters", np.frombuffer(self.params, np.uint8).copy(), False), PARAM_ID)
-        machine = Machine(self.kernel, chunk, globe, self.params, watch, self.options.lands, self.random)
+        machine = Machine(
+            self.kernel, chunk, globe, self.params, watch, self.options.lands, self.random, self._local_poison()
+        )
         scheduler = Scheduler(machine, self.options.schedule or "lockstep", self.options.seed, self.deadline)
         try:
             scheduler.run()

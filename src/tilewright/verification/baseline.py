@@ -20,6 +20,7 @@ from tilewright.launch.spec import LaunchSpec
 from tilewright.verification.compare import bitwise, place_of, raw_bits, root_mean_square, within
 from tilewright.verification.coverage import is_starved, nothing_to_compare, partly_compared
 from tilewright.verification.reference import Reference
+from tilewright.verification.repeats import too_far_apart
 from tilewright.verification.runs import POISONS, modified_inputs, run_poisoned, run_twice
 from tilewright.verification.tolerance import Tolerance, derive, read_arithmetic
 from tilewright.verification.verdict import SizeCheck, Verification, judge, not_run
@@ -206,6 +207,9 @@ def _run_set(
     if expected is not None:
         max_abs_error, miss = against_reference(launch, outputs, expected, tolerances, unwritten)
         problem = problem or miss
+    is_same = not _differing(first, second, unwritten, outputs)
+    if not is_same and not problem and not hazards:
+        problem = too_far_apart(launch, (first, second), tolerances, unwritten)
     return SetRecord(
         name=name,
         sizes=dict(sizes),
@@ -214,7 +218,7 @@ def _run_set(
         inputs=inputs,
         outputs=outputs,
         unwritten=unwritten,
-        is_deterministic=is_repeatable and not _differing(first, second, unwritten, outputs),
+        is_deterministic=is_repeatable and is_same,
         reference=expected,
         tolerances=tolerances,
         max_abs_error=max_abs_error,

@@ -21,6 +21,7 @@ Kind = Literal[
     "missing_proxy_fence",
     "async_read_in_flight",
     "overlapping_blocks",
+    "race_between_blocks",
     "deadlock",
     "barrier_divergence",
     "mbarrier_misuse",

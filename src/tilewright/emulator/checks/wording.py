@@ -195,7 +195,18 @@ def _async_read(w: _Words) -> str:
 
 
 def _overlap(w: _Words) -> str:
-    return f"{w.bytes} is written at {w.here} by {w.block} and by another block: the result depends on their order"
+    return (
+        f"{w.bytes} is written at {w.here} by {w.thread} of {w.block}, and with another value by another block: "
+        "the result depends on their order"
+    )
+
+
+def _between_blocks(w: _Words) -> str:
+    this, that = ("read", "written") if w.name.startswith(("ld", "cp", "wmma.load")) else ("written", "read")
+    return (
+        f"{w.bytes} is {this} at {w.here} by {w.thread} of {w.block} and {that} by another block, "
+        "with nothing to order the two: blocks run in any order"
+    )
 
 
 def _deadlock(w: _Words) -> str:
@@ -259,6 +270,7 @@ _SENTENCES: dict[str, Callable[[_Words], str]] = {
     "missing_proxy_fence": _proxy,
     "async_read_in_flight": _async_read,
     "overlapping_blocks": _overlap,
+    "race_between_blocks": _between_blocks,
     "deadlock": _deadlock,
     "barrier_divergence": _divergence,
     "mbarrier_misuse": _mbarrier,

@@ -186,6 +186,11 @@ class Active:
         return self._of("base", self.chunk.shared_base)
 
     @property
+    def block_ids(self) -> Array:
+        """int64: linear block index of each thread."""
+        return self.chunk.block_ids[self.slots]
+
+    @property
     def lanes(self) -> Array:
         return self._of("lanes", self.chunk.lane_of)
 

@@ -13,6 +13,7 @@ from tilewright.emulator.machine.addresses import OFFSET_BITS, OFFSET_MASK, SHIF
 from tilewright.emulator.machine.chunk import Active, Array
 
 if TYPE_CHECKING:
+    from tilewright.emulator.checks.block_order import BlockOrder
     from tilewright.emulator.machine.watch import Watch
 
 
@@ -26,6 +27,8 @@ class Buffer:
         is_writable: stores are what the caller expects.
         written: one bool per byte of a buffer that nobody filled, else None.
         touched: one bool per byte, for a caller who asks what was written; else None.
+        item_bytes: of an element.
+        order: which blocks read and wrote it, where nothing can order them; else None.
     """
 
     name: str
@@ -33,12 +36,15 @@ class Buffer:
     is_writable: bool = True
     written: Array | None = None
     touched: Array | None = None
+    item_bytes: int = 1
+    order: BlockOrder | None = None
     _views: dict[str, Array] = field(default_factory=dict)
 
     @property
     def is_noted(self) -> bool:
         """Accesses are looked at one by one."""
-        return self.written is not None or self.touched is not None or not self.is_writable
+        marked = self.written is not None or self.touched is not None or self.order is not None
+        return marked or not self.is_writable
 
     def view(self, dtype: str) -> Array:
         found = self._views.get(dtype)
@@ -79,10 +85,14 @@ class GlobalMemory:
         found = self._single(active, address, size, site, "write")
         if found is not None:
             buffer, offset = found
+            if buffer.order is not None:
+                self._in_order(active, buffer, active.spread(offset), _as_rows(active.spread(value), dtype), site)
             buffer.view(dtype)[offset >> SHIFT[size]] = value
             return
         address, value = active.spread(address), active.spread(value)
         for buffer, offset, mask in self._groups(active, address, size, site, "write"):
+            if buffer.order is not None and mask.any():
+                self._in_order(active.subset(mask), buffer, offset[mask], _as_rows(value[mask], dtype), site)
             buffer.view(dtype)[offset[mask] >> SHIFT[size]] = value[mask]
 
     # -- vectors -----------------------------------------------------------------------------------------
@@ -115,9 +125,13 @@ class GlobalMemory:
         found = self._single(active, address, size, site, "write")
         if found is not None:
             buffer, offset = found
+            if buffer.order is not None:
+                self._in_order(active, buffer, offset, rows, site)
             _pieces(buffer, size)[offset // size] = pieces
             return
         for buffer, offset, mask in self._groups(active, address, size, site, "write"):
+            if buffer.order is not None and mask.any():
+                self._in_order(active.subset(mask), buffer, offset[mask], rows[mask], site)
             _pieces(buffer, size)[offset[mask] // size] = pieces[mask]
 
     def targets(self, active: Active, address: Array, size: int, site: int) -> Iterator[tuple[Buffer, Array, Array]]:
@@ -183,10 +197,27 @@ class GlobalMemory:
             for marks in (buffer.written, buffer.touched):
                 if marks is not None:
                     marks[offset[:, None] + np.arange(size)] = True
-        elif buffer.written is not None:
+            return
+        if buffer.order is not None:
+            strange = buffer.order.read(active.block_ids, offset, size)
+            if strange is not None:
+                self.watch.between_blocks("race_between_blocks", active, strange, offset, size, site, buffer.name)
+        if buffer.written is not None:
             fresh: Array = ~buffer.written[offset[:, None] + np.arange(size)]
             if fresh.any():
                 self.watch.global_uninitialised(active, np.asarray(fresh.any(axis=1)), offset, size, site, buffer.name)
+
+    def _in_order(self, active: Active, buffer: Buffer, offset: Array, rows: Array, site: int) -> None:
+        """Stores of ``rows`` (uint8[threads, size]), before they are made."""
+        assert buffer.order is not None
+        size = rows.shape[1]
+        old = _pieces(buffer, size)[offset // size].view(np.uint8).reshape(-1, size)
+        found = buffer.order.write(active.block_ids, offset, old, rows)
+        if found is None:
+            return
+        for kind, strange in zip(("overlapping_blocks", "race_between_blocks"), found, strict=True):
+            if strange.any():
+                self.watch.between_blocks(kind, active, strange, offset, size, site, buffer.name)
 
     def _misaligned(self, active: Active, address: Array, size: int, site: int, what: str) -> None:
         at = int(np.flatnonzero(address & (size - 1))[0])
@@ -195,6 +226,12 @@ class GlobalMemory:
         thread = int(active.chunk.tid[active.threads[at]])
         place = f"{name}+{int(address[at]) & OFFSET_MASK}"
         raise Fault("misaligned", f"thread {thread} {what}s {size} bytes at {place}, not a multiple of {size}", site)
+
+
+def _as_rows(value: Array, dtype: str) -> Array:
+    """uint8[threads, size]."""
+    item = np.ascontiguousarray(value).astype(dtype, copy=False)
+    return item.view(np.uint8).reshape(len(item), -1)
 
 
 def _pieces(buffer: Buffer, size: int) -> Array:

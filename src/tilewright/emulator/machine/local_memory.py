@@ -10,11 +10,15 @@ from tilewright.emulator.faults import Fault
 from tilewright.emulator.machine.addresses import SHIFT
 from tilewright.emulator.machine.chunk import Active, Array, Chunk
 
+# What local memory holds that nobody wrote, in a first run and in a repeat: a NaN in every float format, and something
+# else, so that results that follow from it differ. It is not reported: copies of structs move their padding.
+LOCAL_POISONS = (0xFF, 0xA5)
+
 
 class LocalMemory:
-    def __init__(self, chunk: Chunk, local_bytes: int) -> None:
+    def __init__(self, chunk: Chunk, local_bytes: int, poison: int = LOCAL_POISONS[0]) -> None:
         self.local_bytes = local_bytes
-        self.data = np.zeros(chunk.threads * local_bytes, np.uint8)
+        self.data = np.full(chunk.threads * local_bytes, poison, np.uint8)
 
     def _linear(self, active: Active, address: Any, size: int, site: int, what: str) -> Array:
         address = active.spread(address).astype(np.int64)

@@ -16,7 +16,7 @@ from tilewright.emulator.machine.copies import AsyncCopies
 from tilewright.emulator.machine.departures import Departures
 from tilewright.emulator.machine.generic_memory import GenericMemory
 from tilewright.emulator.machine.global_memory import GlobalMemory
-from tilewright.emulator.machine.local_memory import LocalMemory
+from tilewright.emulator.machine.local_memory import LOCAL_POISONS, LocalMemory
 from tilewright.emulator.machine.matrices import Matrices
 from tilewright.emulator.machine.mbarriers import Mbarriers
 from tilewright.emulator.machine.shared_memory import SharedMemory
@@ -36,13 +36,14 @@ class Machine:
         watch: Watch,
         lands: str,
         random: np.random.Generator | None,
+        local_poison: int = LOCAL_POISONS[0],
     ) -> None:
         self.kernel = kernel
         self.chunk = chunk
         self.watch = watch
         self.globe = globe
         self.shared = SharedMemory(chunk, kernel.layout.shared, watch)
-        self.local = LocalMemory(chunk, kernel.layout.local_bytes)
+        self.local = LocalMemory(chunk, kernel.layout.local_bytes, local_poison)
         self.generic = GenericMemory(globe, self.shared, self.local)
         self.warps = Warps(watch)
         self.atomics = Atomics(self.generic, random)

@@ -79,9 +79,12 @@ class Watch:
     ) -> None:
         """One finding; ``which`` counts within ``active``."""
         thread = int(active.threads[which])
-        slot = int(self.chunk.slot_of[thread])
-        tid = int(self.chunk.tid[thread])
-        self.reporter.report(kind, site, other_site, lambda: Detail(symbol, offset, size, slot, tid, -1, note))
+        block, tid = self._who(thread)
+        self.reporter.report(kind, site, other_site, lambda: Detail(symbol, offset, size, block, tid, -1, note))
+
+    def _who(self, thread: int) -> tuple[int, int]:
+        """Linear block index in the grid, and linear thread index in the block."""
+        return int(self.chunk.block_ids[self.chunk.slot_of[thread]]), int(self.chunk.tid[thread])
 
     def out_of_bounds(
         self, active: Active, bad: Array, offset: Array, size: int, site: int, what: str, name: str, limit: int
@@ -94,16 +97,23 @@ class Watch:
     def input_modified(self, active: Active, offset: Array, size: int, site: int, name: str) -> None:
         self.report("input_modified", site, active, 0, name, int(offset[0]), size)
 
+    def between_blocks(
+        self, kind: str, active: Active, bad: Array, offset: Array, size: int, site: int, name: str
+    ) -> None:
+        """Blocks that nothing orders, at one place of global memory."""
+        at = int(np.flatnonzero(bad)[0])
+        self.report(kind, site, active, at, name, int(offset[at]), size)
+
     def global_uninitialised(self, active: Active, bad: Array, offset: Array, size: int, site: int, name: str) -> None:
         at = int(np.flatnonzero(bad)[0])
         self.report("uninitialised_read", site, active, at, name, int(offset[at]), size)
 
     def barrier_divergence(self, site: int, other_site: int, thread: int) -> None:
-        slot, tid = int(self.chunk.slot_of[thread]), int(self.chunk.tid[thread])
+        block, tid = self._who(thread)
         self.reporter.report(
-            "barrier_divergence", site, other_site, lambda: Detail("barrier", 0, 0, slot, tid, tid // 32)
+            "barrier_divergence", site, other_site, lambda: Detail("barrier", 0, 0, block, tid, tid // 32)
         )
 
     def deadlock(self, site: int, thread: int, count: int, what: str, note: str = "") -> None:
-        slot, tid = int(self.chunk.slot_of[thread]), int(self.chunk.tid[thread])
-        self.reporter.report("deadlock", site, -1, lambda: Detail(what, 0, count, slot, tid, -1, note))
+        block, tid = self._who(thread)
+        self.reporter.report("deadlock", site, -1, lambda: Detail(what, 0, count, block, tid, -1, note))
