@@ -98,7 +98,7 @@ def test_an_ambiguous_time_is_not_known() -> None:
 
 def test_a_gpu_run_claims_no_absence_of_races() -> None:
     reasons = {item.item: item.reason for item in build_checklist(samples.with_gpu())}
-    assert reasons["buffers alternate"] == "cp_async2: no wrong element (gpu; races are not looked for)"
+    assert reasons["buffers alternate"] == "cp_async2: no wrong element (gpu; races were not looked for)"
     good = samples.with_gpu()
     chosen = next(v for v in good.variants if v.label == "cp_async2")
     emulated = _change(good, verify=replace(chosen.verify, executor="emulator"))
