@@ -46,3 +46,8 @@ def test_errors_without_a_line() -> None:
     text, line, file = first_error("ptxas application ptx input, line 9; error   : Instruction 'x' not supported")
     assert (text, line, file) == ("Instruction 'x' not supported", None, None)
     assert first_error("")[0] == "the compiler gave no message"
+
+
+def test_an_error_of_ptxas_stands_behind_a_nul_that_nvrtc_leaves() -> None:
+    log = "ptxas info    : 0 bytes gmem\n\0ptxas error   : Entry function 'k' uses too much shared data (0x19000 bytes)"
+    assert first_error(log)[0] == "Entry function 'k' uses too much shared data (0x19000 bytes)"

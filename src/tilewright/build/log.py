@@ -21,6 +21,7 @@ STACK = re.compile(r"(\d+) bytes cumulative stack size")
 
 def first_error(log: str) -> tuple[str, int | None, str | None]:
     """Text, line and file of the log's first error; line and file None where it names none."""
+    log = log.replace("\0", "")  # NVRTC puts one where the front end's part of the log ends
     match = ERROR.search(log)
     if match:
         return match["text"].strip(), int(match["line"]), match["file"]
