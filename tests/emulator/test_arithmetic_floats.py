@@ -86,8 +86,9 @@ def test_fma_f64_of_extreme_exponents() -> None:
         exact.assert_floats(floats.fma(a, b, c, mode), wanted, a, b, c)
 
 
-def _flushed(x: float) -> float:
-    return math.copysign(0.0, x) if abs(x) < 2.0**-126 else x
+def _flushed(x: float, unbounded: float | None = None) -> float:
+    """``unbounded``: the same result, rounded as if its exponent had no bounds."""
+    return math.copysign(0.0, x) if abs(x if unbounded is None else unbounded) < 2.0**-126 else x
 
 
 @settings(max_examples=10, deadline=None)
@@ -100,7 +101,8 @@ def test_ftz_and_sat(seed: int) -> None:
         return min(x, 1.0) if x > 0 else 0.0
 
     def ftz(*x: float) -> float:
-        return _flushed(exact.fma(*map(_flushed, x), exact.F32, "rn"))
+        x = tuple(map(_flushed, x))
+        return _flushed(exact.fma(*x, exact.F32, "rn"), exact.fma(*x, exact.Format(24, -400, 127), "rn"))
 
     exact.assert_floats(floats.fma(a, b, c, ftz=True), exact.expect(ftz, a, b, c), a, b, c)
     wanted = exact.expect(lambda *x: saturated(ftz(*x)), a, b, c)
@@ -109,6 +111,22 @@ def test_ftz_and_sat(seed: int) -> None:
     exact.assert_floats(floats.add(a, b, sat=True), wanted, a, b)
     wanted = exact.expect(lambda *x: _flushed(exact.mul(*map(_flushed, x), exact.F32, "rz")), a, b)
     exact.assert_floats(floats.mul(a, b, "rz", ftz=True), wanted, a, b)
+
+
+def test_ftz_judges_24_bits_as_an_h200_does() -> None:
+    below, tiny = np.float32(1 - 2.0**-24), np.float32(2.0**-126)  # the product rounds up to 2**-126
+    assert floats.mul(below, tiny) == tiny
+    assert floats.mul(below, tiny, ftz=True) == 0
+    assert floats.mul(np.float32([below, 1]), tiny, ftz=True, sat=True).tolist() == [0, tiny]
+    assert np.signbit(floats.fma(below, -tiny, np.float32(0), "rm", ftz=True))
+    assert floats.fma(below, -tiny, np.float32(0), "rm", ftz=True) == 0
+    assert floats.fma(-below, -tiny, np.float32(0), "rp", ftz=True) == 0
+    assert floats.fma(np.float32([1, below]), tiny, np.float32(-0.0), ftz=True).tolist() == [tiny, 0]
+    # With all of 24 bits these round up: 2**-126 minus far less.
+    less = -np.float32(2.0**-120)
+    assert floats.fma(less, tiny, tiny, ftz=True) == tiny
+    assert floats.fma(less, tiny, tiny, "rp", ftz=True) == tiny
+    assert floats.fma(less, tiny, tiny, "rz", ftz=True) == 0
 
 
 def test_signs_keep_nan_payloads_and_scalars_stay_scalars() -> None:

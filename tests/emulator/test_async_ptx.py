@@ -289,6 +289,7 @@ def test_elements_outside_of_the_tensor_are_zero() -> None:
     ("load", "tensor", "kind"),
     [
         (TENSOR_LOAD.replace("[%r61]", "[%r61+64]"), MATRIX, "misaligned"),
+        (TENSOR_LOAD.replace("%r10, 4", "%r10, 3"), MATRIX, "misaligned"),  # an illegal instruction, on an H200
         (TENSOR_LOAD, None, "bad_tensor_map"),
         (TENSOR_LOAD, TensorMap("int32", 1 << OFFSET_BITS, (32, 8, 4), (128, 1024), (8, 4, 1)), "bad_tensor_map"),
         (TENSOR_LOAD, TensorMap("int32", 1 << OFFSET_BITS, (32, 32), (256,), (8, 4)), "clean"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from matrix_samples import isa_tables, pack, sample, unpack
+from op_harness import Program
 
 from tilewright.emulator.matrix.fragments import element_bits, parse_shape
 from tilewright.emulator.matrix.ldmatrix import ldmatrix, movmatrix, stmatrix
@@ -91,6 +92,34 @@ def test_loads_agree_with_the_tables(shape, element, d_type, row_major):
             np.testing.assert_array_equal(one.view(np.int32), third.view(np.int32))
         back = from_registers(to_registers(elements), np.dtype(STORED[bits // 8]).name)
         np.testing.assert_array_equal(back, elements)
+
+
+def test_registers_of_b_lie_as_on_an_h200():
+    """Lane 0's registers, as half words: of B, columns 0 and 8 come one after the other, each with all of k."""
+    rows = np.arange(256, dtype=np.uint16).reshape(1, 16, 16).view(np.uint8)
+    for element in ("f16", "bf16"):
+        across = load_rows(rows, "m16n16k16", element, "b", True)
+        assert [int(r[0]) for r in across[:4]] == [0x100000, 0x900080, 0x180008, 0x980088]
+        along = load_rows(rows, "m16n16k16", element, "b", False)
+        assert [int(r[0]) for r in along[:4]] == [0x10000, 0x90008, 0x810080, 0x890088]
+        of_a = load_rows(rows, "m16n16k16", element, "a", True)
+        assert [int(r[0]) for r in of_a[:4]] == [0x10000, 0x810080, 0x90008, 0x890088]
+    words = np.arange(128, dtype=np.uint32)
+    of_rows = load_rows(words.reshape(1, 8, 16).view(np.uint8), "m16n16k8", "tf32", "b", True)
+    assert [int(r[0]) for r in of_rows] == [0, 0x40, 8, 0x48]
+    of_columns = load_rows(words.reshape(1, 16, 8).view(np.uint8), "m16n16k8", "tf32", "b", False)
+    assert [int(r[0]) for r in of_columns] == [0, 4, 0x40, 0x44]
+
+
+@pytest.mark.parametrize(("which", "layout", "shape"), [("b", "row", "m32n8k16"), ("a", "col", "m8n32k16")])
+def test_rows_of_eight_bytes(which, layout, shape):
+    """Their leading dimension is 16 at least."""
+    body = f"ld.param.u64 %d0, [in0]; wmma.load.{which}.sync.aligned.{layout}.{shape}.global.s8 {{%o0}}, [%d0], 16;"
+    data = np.random.default_rng(0).integers(0, 1 << 32, 64, dtype=np.uint32)
+    (found,) = Program(["b32"], ["b32"], body).run([data], 64, 32)
+    rows = data.view(np.uint8)[:256].reshape(1, 16, 16)[:, :, :8]
+    (register,) = load_rows(np.ascontiguousarray(rows), shape, "s8", which, layout == "row")
+    assert (found.reshape(2, 32) == register.view(np.uint32)).all()
 
 
 def test_unknown_wmma_shapes_are_refused():

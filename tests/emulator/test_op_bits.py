@@ -34,11 +34,12 @@ def test_bit_counting(bits: int) -> None:
 def test_bit_fields(bits: int) -> None:
     rng = np.random.default_rng(bits)
     given = [samples(rng, f"b{bits}", 576), count(bits), np.roll(count(bits), 100)]
+    mask = 0xFF if bits == 32 else 0xFFFFFFFF  # of 64-bit forms an H200 takes all bits of the counts
 
     def extract(signed_: bool) -> Callable[[int, int, int], int]:
         def bfe(a: int, b: int, c: int) -> int:
             """The loop of the PTX ISA."""
-            position, length = b & 0xFF, c & 0xFF
+            position, length = b & mask, c & mask
             sign = 0 if not signed_ or length == 0 else (a >> min(position + length - 1, bits - 1)) & 1
             out = 0
             for i in range(bits):
@@ -49,8 +50,8 @@ def test_bit_fields(bits: int) -> None:
         return bfe
 
     def insert(a: int, b: int, c: int, d: int) -> int:
-        position, length = c & 0xFF, d & 0xFF
-        for i in range(length):
+        position, length = c & mask, d & mask
+        for i in range(min(length, bits)):
             if position + i < bits:
                 b = b & ~(1 << (position + i)) | ((a >> i & 1) if i < bits else 0) << (position + i)
         return b

@@ -95,7 +95,7 @@ def test_division(type_: str) -> None:
         f"rem.{type_}",
         type_,
         [type_] * 2,
-        lambda a, b: wrap(type_, of(type_, a) - of(type_, quotient(type_, a, b)) * of(type_, b)) if b else a,
+        lambda a, b: wrap(type_, of(type_, a) - of(type_, quotient(type_, a, b)) * of(type_, b) if b else -1),
     )
 
 

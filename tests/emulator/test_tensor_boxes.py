@@ -283,6 +283,8 @@ def test_what_is_not_modelled_is_refused_by_name() -> None:
 
 def test_alignment_and_negative_corners_are_reported() -> None:
     assert boxes.misaligned(np.array([0, 64, 128, 1040])).tolist() == [False, True, False, True]
+    tensor = TensorMap("int32", 0, (32, 32), (128,), (8, 4))
+    assert boxes.misplaced(tensor, np.array([[4, 1], [3, 0], [-8, 3], [-2, 0]])).tolist() == [False, True, False, True]
     assert boxes.negative_corners(np.array([[0, 0], [3, -1]])).tolist() == [False, True]
     with pytest.raises(TilewrightError, match="coordinates"):
         boxes.gather(TensorMap("uint8", 0, (16,), (), (16,)), np.zeros(16, np.uint8), np.array([[0, 0]]))

@@ -106,8 +106,11 @@ class Taken:
     note: str = ""
 
     def replay(self, cubin: bytes, blobs: Blobs) -> Replay:
+        open_ = merged_too_early(self.ptx)
         buffers = tuple(
-            Buffer(f"array{k}", type_, blobs.add(old), "" if np.array_equal(old, new) else blobs.add(new))
+            Buffer(
+                f"array{k}", type_, blobs.add(old), "" if np.array_equal(old, new) else blobs.add(new), k not in open_
+            )
             for k, (type_, old, new) in enumerate(zip(self.types, self.before, self.after, strict=True))
         )
         params = tuple(Param(POINTER, k) for k in range(len(buffers)))
@@ -121,6 +124,28 @@ def first_line(ptx: str) -> str:
     """The first instruction that gives a program's first output more than a copy."""
     found = (line.strip() for line in ptx.splitlines() if "%o0" in line and ".reg" not in line)
     return next((re.sub(r"^mov\.\w+ %o0, %\w+;\s*", "", line)[:100] for line in found), "")
+
+
+# What threads find depends on their order: the GPU's is another one, and as good. (``red`` with one final value stays.)
+IN_ANY_ORDER = ("test_random_order_of_atomics", "test_uniform_addresses", "test_module_variables")
+ENDS_BADLY = ("test_traps",)  # brkpt without a debugger is a fault
+
+
+def is_open(name: str, ptx: str) -> bool:
+    """Whether what a launch leaves behind is not for the emulator to say."""
+    if name.startswith("test_integer_atomics"):
+        return "atom." in ptx or re.search(r"red\.\S*(inc|dec)", ptx) is not None
+    return name.startswith((*IN_ANY_ORDER, *ENDS_BADLY))
+
+
+def merged_too_early(ptx: str) -> set[int]:
+    """Arrays whose values are those of a guarded ``set`` or ``testp``.
+
+    ptxas (13.0) merges the register's old value, which a guarded thread keeps, before the last step of what it makes of
+    these instructions: old values come out converted to a float, or to 0 and 1. The unguarded forms are compared.
+    """
+    inputs = len(re.findall(r"\.param \.u64 in\d+", ptx))
+    return {inputs + int(k) for k in re.findall(r"@!?%\w+ (?:set|testp)\.\S+ %o(\d+)", ptx)}
 
 
 class Recorder:
@@ -150,9 +175,10 @@ class Recorder:
         done = self._launch(ptx, data, grid, block, **options)
         key = hash((ptx, *(d.tobytes() for d in before)))
         scalars = options.get("scalars", b"")
-        if done.error is None and not done.hazards and key not in self._seen and not scalars:
+        name = os.environ.get("PYTEST_CURRENT_TEST", "").split("::")[-1].split(" ")[0]
+        is_new = key not in self._seen and not scalars and not is_open(name, ptx)
+        if is_new and done.error is None and not done.hazards:
             self._seen.add(key)
-            name = os.environ.get("PYTEST_CURRENT_TEST", "").split("::")[-1].split(" ")[0]
             after = tuple(np.ascontiguousarray(d).view(np.uint8).reshape(-1).copy() for d in data)
             types = self._types if len(self._types) == len(before) else ("b8",) * len(before)
             shared = int(options.get("dynamic_bytes", 0))
@@ -164,7 +190,7 @@ def taken_ops() -> list[Taken]:
     recorder = Recorder()
     recorder.install()
     files = map(str, sorted(EMULATOR_TESTS.glob("test_op_*.py")))
-    status = pytest.main(["-q", "--no-header", "-p", "no:cacheprovider", *files])
+    status = pytest.main(["-q", "--no-header", "-n", "0", "-p", "no:cacheprovider", *files])
     if status != 0:
         print(f"the tests ended with {status}: what they launched before is taken all the same", file=sys.stderr)
     op_harness.launch, op_harness.Program.run = recorder._launch, recorder._run  # type: ignore[method-assign]

@@ -33,12 +33,14 @@ class Buffer:
     Attributes:
         type: of its elements, for distances: ``f32``, ``b16``, ``e4m3x2``; a suffix ``x2`` makes pairs of one.
         before, after: names of blobs; ``after`` is "" where it must stay as it is.
+        is_compared: whether what is found matters.
     """
 
     name: str
     type: str
     before: str
     after: str = ""
+    is_compared: bool = True
 
 
 @dataclass(frozen=True)

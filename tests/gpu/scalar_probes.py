@@ -14,6 +14,8 @@ def probes() -> Iterator[Probe]:
     yield from _unary()
     yield from _several_operands()
     yield from _all_halves()
+    yield from _near_the_smallest()
+    yield from _nan_bits()
 
 
 def _uniform(rng: np.random.Generator, low: float, high: float) -> Array:
@@ -106,3 +108,53 @@ def _all_halves() -> Iterator[Probe]:
         yield Probe(
             f"{name} of all", Program(["b32"], ["b16"], f"{name} %o0, %i0;", TARGET), (halves,), 65536, types=(type_,)
         )
+
+
+NEAR_SMALLEST = (
+    *((f"mul.{mode}.ftz.f32", "f32", 2) for mode in ("rn", "rz", "rm", "rp")),
+    *((f"fma.{mode}.ftz.f32", "f32", 3) for mode in ("rn", "rz", "rm", "rp")),
+    ("mul.ftz.sat.f32", "f32", 2), ("div.rn.ftz.f32", "f32", 2), ("div.full.ftz.f32", "f32", 2),
+    ("div.approx.ftz.f32", "f32", 2), ("mul.ftz.f16", "f16", 2), ("fma.rn.ftz.f16", "f16", 3),
+    ("mul.ftz.f16x2", "f16x2", 2), ("fma.rn.ftz.f16x2", "f16x2", 3),
+)  # fmt: skip
+
+
+def _near_the_smallest() -> Iterator[Probe]:
+    """Products within 2**-20 (relative) of the smallest normal number, on both sides of it."""
+    for name, kind, count in NEAR_SMALLEST:
+        rng = np.random.default_rng([13, *name.encode()])
+        one, normal, bits = (0x3F800000, 0x00800000, 23) if kind == "f32" else (0x3C00, 0x0400, 10)
+        lanes = THREADS * (2 if kind == "f16x2" else 1)
+        dtype = np.uint32 if kind == "f32" else np.uint16
+        steps = rng.integers(0, 1 << (bits - 18 if bits == 23 else 4), lanes)
+        # 1 - 2k units below one, times 1 + k units: 1 - 2 k**2 of the square of a unit.
+        nudge = rng.integers(-1, 2, lanes) * (rng.random(lanes) < 0.3)
+        small, near = (normal + steps + np.maximum(nudge, -steps)).astype(dtype), (one - 2 * steps).astype(dtype)
+        sign = dtype(1 << (8 * np.dtype(dtype).itemsize - 1))
+        small |= np.where(rng.random(lanes) < 0.5, sign, dtype(0))
+        pair = [small, near]
+        if "div" in name:  # by 2**126: a quotient that is 1 - 2**-24 of the smallest rounds up
+            pair = [(one - steps).astype(dtype), np.full(lanes, 0x7E800000, dtype)]
+        third = [np.where(rng.random(lanes) < 0.5, sign, dtype(0)).astype(dtype)] if count == 3 else []
+        word = {"f32": np.uint32, "f16": np.uint16, "f16x2": np.uint32}[kind]
+        arrays = tuple(np.ascontiguousarray(x).view(word) for x in (*pair, *third))
+        out = "f32" if kind == "f32" else f"b{width(kind)}"
+        text = ", ".join(f"%i{k}" for k in range(count))
+        program = Program([kind] * count, [out], f"{name} %o0, {text};", TARGET)
+        yield Probe(f"{name} near the smallest", program, arrays, types=(kind,), note="judged with 24 bits")
+
+
+def _nan_bits() -> Iterator[Probe]:
+    """Of NaNs every bit counts: compared as integers."""
+    rng = np.random.default_rng(14)
+    nans = (rng.integers(0, 1 << 32, THREADS, dtype=np.uint32) | np.uint32(0x7F800000)) & np.uint32(0xFFFFFFFF)
+    for name in ("cvt.rna.tf32.f32", "cvt.rna.satfinite.tf32.f32", "cvt.rn.tf32.f32", "cvt.rz.tf32.f32"):
+        yield Probe(f"{name} of NaNs", Program(["f32"], ["b32"], f"{name} %o0, %i0;", TARGET), (nans,))
+    wide = rng.integers(0, 1 << 63, THREADS, dtype=np.uint64) | np.uint64(0x7FF0000000000000)
+    wide |= np.where(rng.random(THREADS) < 0.5, np.uint64(1 << 63), np.uint64(0))
+    for name in ("rcp.approx.ftz.f64", "rsqrt.approx.ftz.f64"):
+        body = f"{name} %e0, %i0; mov.b64 %o0, %e0;"
+        yield Probe(f"{name} of NaNs", Program(["f64"], ["b64"], body, TARGET), (wide,))
+    for name, type_ in (("abs.f16x2", "f16x2"), ("neg.bf16x2", "bf16x2"), ("abs.ftz.f16x2", "f16x2")):
+        halves = rng.integers(0, 1 << 32, THREADS, dtype=np.uint32) | np.uint32(0x7F807C00)
+        yield Probe(f"{name} of NaNs", Program([type_], ["b32"], f"{name} %o0, %i0;", TARGET), (halves,))

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from tilewright.emulator.arithmetic import floats, halves
-from tilewright.emulator.arithmetic.rounding import Values, nan_canonical, pick
+from tilewright.emulator.arithmetic.rounding import F32_MIN_NORMAL, Values, nan_canonical, pick
 
 ApproxKind: TypeAlias = Literal["f32", "f16", "bf16", "f16x2", "bf16x2"]
 
@@ -34,6 +34,19 @@ def _apply(kind: ApproxKind, function: Callable[[Values], Values], x: Values, ft
     return halves.join(halves.flush(kind, result) if ftz else result, x, shape)
 
 
+def _upper_words(function: Callable[[Values], Values], x: Values) -> Values:
+    """float64 from the upper words of float64, as an H200 does: lower words are taken for 0, and are 0 in the result,
+    subnormals are flushed, and every NaN is 0x7fffffff00000000."""
+
+    def flushed(bits: Values) -> Values:
+        bits = bits & ~np.int64(0xFFFFFFFF)
+        subnormal = (bits & np.int64(0x7FF0000000000000)) == 0
+        return pick(subnormal, bits & np.int64(-(1 << 63)), bits)
+
+    result = function(flushed(x.view(np.int64)).view(np.float64))
+    return pick(result != result, np.int64(0x7FFFFFFF00000000), flushed(result.view(np.int64))).view(np.float64)
+
+
 def ex2(kind: ApproxKind, x: Values, ftz: bool = False) -> Values:
     """``ex2.approx``: 2**x; -inf gives +0, a subnormal gives 1."""
     return _apply(kind, np.exp2, x, ftz)
@@ -45,9 +58,9 @@ def lg2(x: Values, ftz: bool = False) -> Values:
 
 
 def rcp(x: Values, ftz: bool = False) -> Values:
-    """``rcp.approx``: f32, or f64 (``rcp.approx.ftz.f64``: hardware gives 20 bits of it, this all)."""
+    """``rcp.approx``: f32, or f64 (``rcp.approx.ftz.f64``: see :func:`_upper_words`)."""
     if x.dtype == np.float64:
-        return 1.0 / x
+        return _upper_words(lambda wide: 1.0 / wide, x)
     return _apply("f32", np.reciprocal, x, ftz)
 
 
@@ -59,7 +72,7 @@ def sqrt(x: Values, ftz: bool = False) -> Values:
 def rsqrt(x: Values, ftz: bool = False) -> Values:
     """``rsqrt.approx``: f32 or f64; -0 gives -inf, below zero is a NaN."""
     if x.dtype == np.float64:
-        return 1.0 / np.sqrt(x)
+        return _upper_words(lambda wide: 1.0 / np.sqrt(wide), x) if ftz else 1.0 / np.sqrt(x)
     return _apply("f32", lambda wide: 1.0 / np.sqrt(wide), x, ftz)
 
 
@@ -82,6 +95,9 @@ def div_approx(a: Values, b: Values, ftz: bool = False) -> Values:
     """``div.approx.f32``: ``a * (1 / b)``, the reciprocal being 0 for ``|b| > 2**126``: 0, or a NaN for infinite a."""
     if ftz:
         a, b = floats.flush(a), floats.flush(b)
+    # A subnormal's reciprocal may be too large: both are scaled, as on an H200.
+    scale = pick(np.abs(b) < F32_MIN_NORMAL, np.float32(2.0**24), np.float32(1))
+    a, b = a * scale, b * scale
     inverse = np.float32(1) / b
     huge = np.abs(b) > np.float32(2.0**126)
     inverse = pick(huge, np.copysign(np.float32(0), b), inverse)

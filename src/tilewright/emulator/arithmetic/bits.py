@@ -96,14 +96,16 @@ def _ones(length: Values, like: Values) -> Values:
     return shl(one, length) - one
 
 
-def _byte(x: Values) -> Values:
+def _field_count(x: Values, like: Values) -> Values:
+    """A position or length, uint32, clamped to 255. The PTX ISA takes bits 7..0 of it; of the 64-bit forms, which are
+    no single instruction of the hardware, an H200 takes all bits."""
     x = np.uint32(x) if isinstance(x, int) else unsigned(x)
-    return x & np.uint32(0xFF)
+    return np.minimum(x, np.uint32(0xFF)) if like.dtype.itemsize == 8 else x & np.uint32(0xFF)
 
 
 def bfe(x: Values, position: Values, length: Values) -> Values:
-    """``bfe``: the field of ``length`` bits at ``position`` (bits 7..0 of each count), extended by dtype."""
-    position, length = _byte(position), _byte(length)
+    """``bfe``: the field of ``length`` bits at ``position``, extended by dtype."""
+    position, length = _field_count(position, x), _field_count(length, x)
     if x.dtype.kind == "u":
         return shr(x, position) & _ones(length, x)
     width = np.uint32(x.dtype.itemsize * 8)
@@ -114,8 +116,8 @@ def bfe(x: Values, position: Values, length: Values) -> Values:
 
 def bfi(a: Values, b: Values, position: Values, length: Values) -> Values:
     """``bfi``: the low ``length`` bits of ``a`` put into ``b`` at ``position``."""
-    position = _byte(position)
-    mask = shl(_ones(_byte(length), a), position)
+    position = _field_count(position, a)
+    mask = shl(_ones(_field_count(length, a), a), position)
     return ((unsigned(b) & ~mask) | (shl(unsigned(a), position) & mask)).view(a.dtype)
 
 

@@ -44,6 +44,7 @@ Integer: TypeAlias = type[np.integer[Any]]
 _INTEGRAL = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 _BF16_MAX = np.float32(np.uint32(0x7F7F0000).view(np.float32))
 _F16_MAX = 65504.0
+_INFINITY_BITS = np.uint32(0x7F800000)
 
 
 def int_to_int(x: Values, dtype: Integer, sat: bool = False) -> Values:
@@ -178,21 +179,27 @@ def pack_bf16x2(a: Values, b: Values, mode: Mode = "rn", relu: bool = False, sat
 
 
 def to_tf32(x: Values, mode: Literal["rn", "rna", "rz"] = "rna", relu: bool = False, satfinite: bool = False) -> Values:
-    """``cvt.{rn,rna,rz}.tf32.f32``: float32 whose low 13 bits are 0; NaN 0x7fffffff."""
+    """``cvt.{rn,rna,rz}.tf32.f32``: float32 whose low 13 bits are 0.
+
+    A NaN becomes 0x7fffe000. As on an H200, ``rna`` only cuts its bits off, which leaves another NaN or an infinity,
+    and saturating goes to the next smaller tf32, in bits, from an infinity and from what is left of a NaN.
+    """
     bits = x.view(np.uint32)
     keep = np.uint32(0xFFFFE000)
+    size = np.uint32(0x7FFFFFFF)
     if mode == "rna":
-        rounded = (bits + np.uint32(0x1000)) & keep
-    elif mode == "rn":
-        rounded = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & keep
-    else:
-        rounded = bits & keep
+        rounded = pick((bits & size) < _INFINITY_BITS, bits + np.uint32(0x1000), bits) & keep
+        if satfinite:
+            rounded = rounded - ((rounded & size) >= _INFINITY_BITS).astype(np.uint32) * np.uint32(0x2000)
+        return rounded.view(np.float32)
+    half = np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1)) if mode == "rn" else np.uint32(0)
+    rounded = (bits + half) & keep
     if satfinite:
-        infinite = (rounded & np.uint32(0x7FFFFFFF)) == np.uint32(0x7F800000)
+        infinite = (rounded & size) == _INFINITY_BITS
         rounded = pick(infinite, (rounded & np.uint32(0x80000000)) | np.uint32(0x7F7FE000), rounded)
     if relu:
         rounded = pick(rounded >= np.uint32(0x80000000), np.uint32(0), rounded)
-    return pick(x != x, np.uint32(0x7FFFFFFF), rounded).view(np.float32)
+    return pick(x != x, np.uint32(0x7FFFE000), rounded).view(np.float32)
 
 
 def cvt_pack(a: Values, b: Values, c: Values | None, bits: int, signed: bool) -> Values:

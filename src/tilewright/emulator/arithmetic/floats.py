@@ -2,9 +2,10 @@
 Instructions"), and the sign instructions abs, neg, copysign.
 
 Operands are float32 or float64 arrays or NumPy scalars, all of one dtype; so is the result. Options:
-``mode`` "rn" (default), "rz", "rm", "rp"; ``ftz`` flushes subnormal float32 operands and results (judged after
-rounding) to a zero of the same sign; ``sat`` clamps to [+0, 1], NaN to +0. Every float32 NaN that is computed
-is 0x7fffffff; float64 keeps the payload the host gives. Callers hold ``np.errstate(all="ignore")``.
+``mode`` "rn" (default), "rz", "rm", "rp"; ``ftz`` flushes subnormal float32 operands and results to a zero of the
+same sign (as an H200 does, judged of the result rounded to 24 bits, whatever its exponent: what rounds up to 2**-126
+only for want of bits is flushed too); ``sat`` clamps to [+0, 1], NaN to +0. Every float32 NaN that is computed is
+0x7fffffff; float64 keeps the payload the host gives. Callers hold ``np.errstate(all="ignore")``.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from tilewright.emulator.arithmetic.rounding import (
 _LOW_BITS = np.int64(0x1FFFFFFF)
 _TIE = np.int64(0x10000000)
 _F32_TINY = 2.0**-126
+_SCALE = 2.0**64
 _SPLIT_MAX = 2.0**990
 _PRODUCT_MIN, _PRODUCT_MAX = 2.0**-960, 2.0**1020
 
@@ -42,6 +44,23 @@ def flush(x: Values) -> Values:
         return x
     small = np.abs(x) < F32_MIN_NORMAL
     return pick(small, np.copysign(np.float32(0), x), x) if small.any() else x
+
+
+def _flush_tiny(result: Values, exact: Callable[[], Values], mode: Mode) -> Values:
+    """``.ftz`` of float32 results that are the smallest normal number, but not when rounded to all of 24 bits.
+
+    Args:
+        exact: gives the result in float64, exact or rounded to odd.
+    """
+    if result.dtype != np.float32:
+        return result
+    smallest = np.abs(result) == F32_MIN_NORMAL
+    if not smallest.any():
+        return result
+    rounded = narrow(exact() * _SCALE, np.float32, mode)  # normal, where it matters
+    return pick(
+        smallest & (np.abs(rounded) < np.float32(_F32_TINY * _SCALE)), np.copysign(np.float32(0), result), result
+    )
 
 
 def saturate(x: Values) -> Values:
@@ -92,6 +111,8 @@ def mul(a: Values, b: Values, mode: Mode = "rn", ftz: bool = False, sat: bool = 
     else:
         product, error = two_product(a, b)
         result = _repair(step(product, error, mode), _extreme(a, b, product), _fraction_mul, (a, b), mode)
+    if ftz:
+        result = _flush_tiny(result, lambda: a.astype(np.float64) * b.astype(np.float64), mode)
     return _finish(result, ftz, sat)
 
 
@@ -106,6 +127,10 @@ def fma(a: Values, b: Values, c: Values, mode: Mode = "rn", ftz: bool = False, s
     else:
         product = a.astype(np.float64) * b.astype(np.float64)
         result = narrow(_exact_sum(product, c.astype(np.float64), mode), np.float32, mode)
+    if ftz:
+        result = _flush_tiny(
+            result, lambda: to_odd(*two_sum(a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64))), mode
+        )
     return _finish(result, ftz, sat)
 
 
@@ -125,6 +150,8 @@ def div(a: Values, b: Values, mode: Mode = "rn", ftz: bool = False) -> Values:
         extreme = _extreme(quotient, b, a) | ((quotient == 0) & (a != 0) & np.isfinite(b))
         extreme = (extreme | np.isinf(quotient)) & np.isfinite(a) & np.isfinite(b) & (b != 0) & (a != 0)
         result = _repair(step(quotient, remainder, mode), extreme, _fraction_div, (a, b), mode)
+    if ftz:
+        result = _flush_tiny(result, lambda: a.astype(np.float64) / b.astype(np.float64), mode)
     return _finish(result, ftz, False)
 
 

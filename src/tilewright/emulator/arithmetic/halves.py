@@ -170,12 +170,12 @@ def maximum(kind: Kind, *operands: Values, ftz: bool = False, nan: bool = False,
 
 
 def absolute(kind: Kind, a: Values, ftz: bool = False) -> Values:
-    """``abs``: sign bits cleared, NaN payloads kept."""
+    """``abs``: sign bits cleared. A NaN keeps its payload, but is 0x7fff in packed halves, as on an H200."""
     return _bitwise(kind, lambda bits: bits & _SIZE, a, ftz)
 
 
 def negate(kind: Kind, a: Values, ftz: bool = False) -> Values:
-    """``neg``: sign bits flipped, NaN payloads kept."""
+    """``neg``: sign bits flipped; NaNs as for :func:`absolute`."""
     return _bitwise(kind, lambda bits: bits ^ _SIGN, a, ftz)
 
 
@@ -183,7 +183,11 @@ def _bitwise(kind: Kind, function: Callable[[Values], Values], a: Values, ftz: b
     (x,), shape = split(kind, a)
     if ftz:
         x = flush(kind, x)
-    return join(function(x.view(np.uint16)).view(x.dtype), a, shape)
+    bits = x.view(np.uint16)
+    result = function(bits)
+    if shape is not None:
+        result = pick((bits & _SIZE) > np.uint16(0x7F80 if is_bf16(kind) else 0x7C00), _SIZE, result)
+    return join(result.view(x.dtype), a, shape)
 
 
 def compare(op: str, kind: Kind, a: Values, b: Values, ftz: bool = False) -> Values:

@@ -104,9 +104,10 @@ def div(a: Values, b: Values) -> Values:
 
 
 def rem(a: Values, b: Values) -> Values:
-    """``rem``: the sign of the dividend; by zero: the dividend."""
+    """``rem``: the sign of the dividend; by zero: all ones, as an H200 gives (PTX leaves it open)."""
     zero = b == 0
-    return a - _quotient(a, b, zero) * b
+    remainder = a - _quotient(a, b, zero) * b
+    return pick(zero, a.dtype.type(0) + ~a.dtype.type(0), remainder) if zero.any() else remainder
 
 
 def _quotient(a: Values, b: Values, zero: Values) -> Values:

@@ -45,15 +45,15 @@ class Transfer:
 
     @property
     def pieces(self) -> int:
-        """Of 16 bytes, of the whole matrix."""
+        """Of 16 bytes, or whole rows of 8, of the whole matrix."""
         span = wmma.span(self.shape, self.element, self.which, self.row_major)
-        return span.count * span.row_bytes // PIECE_BYTES
+        return span.count * max(span.row_bytes // PIECE_BYTES, 1)
 
     def accesses(self, pieces: IntArray, is_shared: bool) -> Iterator[tuple[IntArray, IntArray, int]]:
         """(lanes int64[n], addresses int64[W, n], bytes) of each access of a warp.
 
         Args:
-            pieces: int64[W, p], addresses of the matrix's 16-byte pieces, row by row.
+            pieces: int64[W, p], addresses of the matrix's pieces, row by row.
         """
         span = wmma.span(self.shape, self.element, self.which, self.row_major)
         rows = pieces.reshape(len(pieces), span.count, -1)

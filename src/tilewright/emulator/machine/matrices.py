@@ -22,7 +22,7 @@ from tilewright.emulator.matrix.scaled import ScaleOperand, mma_block_scaled
 from tilewright.emulator.matrix.sparse import mma_sp
 from tilewright.errors import TilewrightError
 
-PIECE = 16  # bytes: wmma rows and leading dimensions are multiples of it. PTX ISA, "wmma.load"
+PIECE = 16  # bytes: wmma addresses and leading dimensions are multiples of it. PTX ISA, "wmma.load"
 
 
 @contextmanager
@@ -134,7 +134,7 @@ class Matrices:
         self.warps.whole(active, site, "wmma.load")
         span = wmma.span(shape, element, which, row_major)
         part, pieces = self._pieces(active, address, stride, span, element, site)
-        rows = self.memories[space].load_rows(part, pieces, PIECE, site)
+        rows = self.memories[space].load_rows(part, pieces, min(PIECE, span.row_bytes), site)
         return wmma.load_rows(rows.reshape(-1, span.count, span.row_bytes), shape, element, which, row_major)
 
     def wmma_store(
@@ -153,12 +153,13 @@ class Matrices:
         span = wmma.span(shape, element, "d", row_major)
         part, pieces = self._pieces(active, address, stride, span, element, site)
         rows = wmma.store_rows(self._spread(active, registers), shape, element, row_major)
-        self.memories[space].store_rows(part, pieces, rows.reshape(-1, PIECE), site)
+        self.memories[space].store_rows(part, pieces, rows.reshape(-1, min(PIECE, span.row_bytes)), site)
 
     def _pieces(
         self, active: Active, address: Any, stride: Any, span: wmma.Span, element: str, site: int
     ) -> tuple[Active, Array]:
-        """(a thread for each 16-byte piece of each warp's matrix, the pieces' addresses)."""
+        """(a thread for each piece of each warp's matrix, the pieces' addresses). Pieces are of 16 bytes, or whole rows
+        where these are of 8."""
         first = active.spread(address)[::WARP].astype(np.int64)
         bits = element_bits(element)
         step = active.spread(stride)[::WARP].astype(np.int64) * bits // 8
@@ -167,7 +168,7 @@ class Matrices:
             what = f"wmma at an address of {int(first[at]) % PIECE} modulo 16 with rows {int(step[at])} bytes apart"
             raise Fault("misaligned", f"{what}; both must be multiples of 16", site)
         rows = first[:, None] + np.arange(span.count) * step[:, None]
-        pieces = rows[:, :, None] + np.arange(0, span.row_bytes, PIECE)
+        pieces = rows[:, :, None] + np.arange(0, span.row_bytes, min(PIECE, span.row_bytes))
         # A piece is read by the lanes that share it: spread pieces over the lanes as the hardware's phases do.
         per_warp = pieces.shape[1] * pieces.shape[2]
         lanes = np.arange(per_warp) * WARP // per_warp if per_warp < WARP else np.arange(per_warp) % WARP

@@ -62,6 +62,7 @@ class TensorMaps:
     def load(self, mapped: Mapped, corners: Array, site: int) -> Array:
         """uint8[n, box bytes] of the boxes at ``corners``, int64[n, rank]."""
         tensor, buffer = mapped.tensor, mapped.buffer
+        self._check_corners(tensor, corners, site)
         self._tally(mapped, corners, site, False)
         with _Told("out_of_bounds_read", site):
             rows = boxes.gather(tensor, buffer.data, corners)
@@ -76,6 +77,7 @@ class TensorMaps:
     def store(self, mapped: Mapped, corners: Array, rows: Array, operation: str, site: int) -> None:
         """``operation``: of a reduction, or ""."""
         tensor, buffer = mapped.tensor, mapped.buffer
+        self._check_corners(tensor, corners, site)
         if not buffer.is_writable:
             offset = np.full(mapped.active.count, tensor.offset_bytes)
             self.globe.watch.input_modified(mapped.active, offset, tensor.box_bytes, site, buffer.name)
@@ -88,6 +90,13 @@ class TensorMaps:
             for marks in (buffer.written, buffer.touched):
                 if marks is not None:
                     boxes.scatter(tensor, marks.view(np.uint8), corners, np.ones_like(rows))
+
+    def _check_corners(self, tensor: TensorMap, corners: Array, site: int) -> None:
+        wrong = boxes.misplaced(tensor, corners)
+        if wrong.any():
+            first = int(corners[np.argmax(wrong), 0])
+            place = f"{first} elements of {tensor.element_bytes} bytes"
+            raise Fault("misaligned", f"a box begins at {place} along its rows, not at a multiple of 16 bytes", site)
 
     def _tally(self, mapped: Mapped, corners: Array, site: int, is_write: bool) -> None:
         if self.globe.watch.tally is not None:

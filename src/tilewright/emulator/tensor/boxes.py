@@ -161,6 +161,13 @@ def footprint_bytes(tensor: TensorMap) -> int:
     return row_pitch_bytes(tensor) * tensor.rows
 
 
+def misplaced(tensor: TensorMap, coordinates: Ints) -> Bools:
+    """bool[n]: boxes that do not begin at a multiple of 16 bytes along dimension 0, which an H200 refuses as an illegal
+    instruction (elements in front of the tensor and beyond it count too)."""
+    first = np.asarray(coordinates, np.int64)[:, 0]
+    return np.asarray(first * tensor.element_bytes % CHUNK_BYTES != 0, np.bool_)
+
+
 def misaligned(shared_address: Ints) -> Bools:
     """bool[n]: absolute shared addresses that no tensor copy may have; they must be aligned to 128 bytes."""
     return np.asarray(np.asarray(shared_address) % SHARED_ALIGNMENT_BYTES != 0, np.bool_)
