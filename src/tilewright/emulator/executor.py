@@ -91,7 +91,7 @@ class EmulatorExecutor:
         try:
             key, parsed = self._parse(program)
         except TilewrightError as error:
-            return RunResult({}, error=error.message), None
+            return RunResult({}, error=error.message, is_unsupported=True), None
         misfit = _misfit(parsed, launch, program.arch)
         if misfit:
             return RunResult({}, error=misfit), None

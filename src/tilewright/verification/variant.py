@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tilewright.errors import TilewrightError
+from tilewright.errors import EXIT_BAD_INPUT, TilewrightError
 from tilewright.launch.bind import BoundLaunch, LaunchChange, bind
 from tilewright.launch.executor import Executor, Hazard, Program, RunResult
 from tilewright.verification.baseline import BaselineRecord, SetRecord, against_reference
@@ -61,6 +61,7 @@ def verify(
             # The baseline's launch was bound at this set: what cannot be bound is the variant's change of it.
             checks.append(SizeCheck(one.name, "failed", message=error.message))
             continue
+        _check_arrays(launch, one)
         part = executor.part_of(one.name)
         runs = list(run_twice(executor, program, launch, one.inputs, part))
         failed = next((run for run in runs if run.error), None)
@@ -77,6 +78,20 @@ def verify(
         if found:
             break  # it is not to be used; what it does at larger sizes would only take time
     return judge(executor.name, checks, hazards, _tolerance(record, is_loose))
+
+
+def _check_arrays(launch: BoundLaunch, one: SetRecord) -> None:
+    """The launch must take the arrays that the baseline's inputs and outputs are kept for."""
+    need = {array.name: array.storage_elements for array in one.launch.buffers}
+    for array in launch.buffers:
+        if array.storage_elements != need.get(array.name):
+            message = f"'{array.name}' has {array.storage_elements:,} elements at the set '{one.name}'"
+            raise TilewrightError(
+                "verify/other_arrays",
+                f"{message}, and {need.get(array.name, 0):,} in the baseline's sidecar.",
+                hint="The shapes of a candidate's arrays must be the baseline's.",
+                exit_code=EXIT_BAD_INPUT,
+            )
 
 
 def _tolerance(record: BaselineRecord, is_loose: bool) -> str:

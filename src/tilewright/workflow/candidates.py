@@ -134,9 +134,11 @@ def _kernel_of(path: Path, name: str) -> str | None:
 
 
 def _check_arguments(candidate: LaunchSpec, baseline: LaunchSpec) -> None:
-    """The same arrays, by name and element type: the candidate gets the baseline's inputs."""
-    need = {arg.name: arg.dtype.name for arg in baseline.args if arg.is_pointer}
-    have = {arg.name: arg.dtype.name for arg in candidate.args if arg.is_pointer}
+    """The same arrays, by name, element type and role: the candidate gets the baseline's inputs."""
+    need = {arg.name: f"{arg.dtype.name} {arg.role}" for arg in baseline.args if arg.is_pointer}
+    have = {arg.name: f"{arg.dtype.name} {arg.role}" for arg in candidate.args if arg.is_pointer}
     if need != have:
-        message = f"the candidate's arrays are {have}, the baseline's {need}; they must be the same."
+        names = sorted(name for name in {**need, **have} if need.get(name) != have.get(name))
+        odd = "; ".join(f"'{name}' is {have.get(name, 'missing')}, not {need.get(name, 'there')}" for name in names)
+        message = f"the candidate's arrays must be the baseline's, and {odd}."
         raise candidate.error(("args",), "other_arguments", message)

@@ -121,7 +121,8 @@ def _bytes(detail: Detail) -> str:
 def _outside(verb: str) -> Callable[[_Words], str]:
     def sentence(w: _Words) -> str:
         first, size = w.detail.offset, w.detail.size_bytes
-        where = _symbol(w.detail.symbol) or "memory"
+        name, *limit = w.detail.symbol.split(" ", 1)
+        where = " ".join([_symbol(name), *limit]) or "memory"
         return (
             f"bytes {first:,}..{first + max(size, 1) - 1:,} of {where} are {verb} at {w.here} "
             f"by {w.thread} of {w.block}: out of bounds, correct the index or guard the access"

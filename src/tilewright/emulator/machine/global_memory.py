@@ -174,7 +174,14 @@ class GlobalMemory:
         out = []
         for number in np.unique(numbers):
             mask = numbers == number
-            buffer = self.buffers.get(int(number))
+            buffer, behind = self.buffers.get(int(number)), self.buffers.get(int(number) + 1)
+            before = mask & ((address & OFFSET_MASK) > OFFSET_MASK // 2)
+            if behind is not None and before.any():  # nearer to the start of the next one than to the end of this one
+                offset = (address & OFFSET_MASK) - (OFFSET_MASK + 1)
+                self.watch.out_of_bounds(active, before, offset, size, site, what, behind.name, behind.data.size)
+                mask = mask & ~before
+                if not mask.any():
+                    continue
             if buffer is None:
                 self.watch.out_of_bounds(active, mask, address, size, site, what, "", 0)
                 continue

@@ -91,8 +91,14 @@ class SharedMemory:
 
     def store(self, active: Active, address: Any, size: int, value: Any, dtype: str, site: int) -> None:
         linear = self.linear(active, address, size, site, "write")
-        self.watch.shared_access(active, linear, size, site, "write")
-        self.view(dtype)[linear >> SHIFT[size]] = value
+        where, memory = linear >> SHIFT[size], self.view(dtype)
+
+        def unchanged() -> Array:
+            new = np.broadcast_to(np.asarray(value).astype(dtype), where.shape)
+            return memory[where].view(f"u{size}") == np.ascontiguousarray(new).view(f"u{size}")  # type: ignore[no-any-return]
+
+        self.watch.shared_access(active, linear, size, site, "write", unchanged)
+        memory[where] = value
 
     def load_vector(self, active: Active, address: Any, count: int, dtype: str, site: int) -> tuple[Array, ...]:
         size = np.dtype(dtype).itemsize * count
@@ -104,8 +110,8 @@ class SharedMemory:
     def store_vector(self, active: Active, address: Any, values: tuple[Any, ...], dtype: str, site: int) -> None:
         size = np.dtype(dtype).itemsize * len(values)
         linear = self.linear(active, address, size, site, "write")
-        self.watch.shared_access(active, linear, size, site, "write")
         rows = np.stack([active.spread(v) for v in values], axis=1).astype(dtype, copy=False)
+        self.watch.shared_access(active, linear, size, site, "write", lambda: self._are(linear, rows.view(np.uint8)))
         self.view(f"V{size}")[linear >> SHIFT[size]] = rows.view(f"V{size}").reshape(-1)
 
     def strong_load(self, active: Active, address: Any, count: int, dtype: str, site: int) -> tuple[Array, ...]:
@@ -132,8 +138,12 @@ class SharedMemory:
     def store_rows(self, active: Active, address: Array, rows: Array, site: int) -> None:
         size = rows.shape[1]
         linear = self.linear(active, address, size, site, "write")
-        self.watch.shared_access(active, linear, size, site, "write")
+        self.watch.shared_access(active, linear, size, site, "write", lambda: self._are(linear, rows))
         self.write_rows(linear, rows)
+
+    def _are(self, linear: Array, rows: Array) -> Array:
+        """Which places hold these bytes (uint8[threads, size])."""
+        return (self.read_rows(linear, rows.shape[1]) == rows).all(axis=1)  # type: ignore[no-any-return]
 
     def read_rows(self, linear: Array, size: int) -> Array:
         """uint8[…, size] at linear bytes that are known to be right; no check."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,14 +28,23 @@ class Watch:
         self.shadow = shadow
         self.tally = tally
 
-    def shared_access(self, active: Active, linear: Array, size: int, site: int, what: str) -> None:
+    def shared_access(
+        self,
+        active: Active,
+        linear: Array,
+        size: int,
+        site: int,
+        what: str,
+        unchanged: Callable[[], Array] | None = None,
+    ) -> None:
+        """``unchanged``: of a store, which threads leave their bytes as they are (bool per thread)."""
         if self.tally is not None:
             self.tally.shared(active, linear, size, site, what)
         if self.shadow is not None:
             if what == "read":
                 self.shadow.read(active.threads, linear, size, site)
             else:
-                self.shadow.write(active.threads, linear, size, site)
+                self.shadow.write(active.threads, linear, size, site, unchanged)
 
     def global_access(self, active: Active, address: Any, size: int, site: int, what: str) -> None:
         if self.tally is not None:
