@@ -81,7 +81,9 @@ def emulate(
             launch.run()
     except Fault as fault:
         error = text_of(fault, kernel.graph, main_file)
-        unknown = fault.kind == "not_modelled"
+        unknown = fault.kind == "not_modelled" or launch.may_wait_for_others(fault)
+        if unknown and fault.kind != "not_modelled":
+            error += f"; only {launch.blocks:,} of {geometry.blocks:,} blocks ran, and it may wait for one that did not"
         if fault.kind not in ("not_modelled", "too_long", "trap", "deadlocked"):
             launch.faults.append(Hazard(fault.kind, _line(kernel.graph, fault.site, main_file), fault.message))
     hazards = (*_hazards(launch.reporter, kernel, main_file), *launch.faults)
@@ -132,6 +134,12 @@ class _Launch:
         step = self._slots()
         for start in range(0, len(blocks), step):
             self._run_chunk(self._ordered(blocks[start : start + step]), variables)
+
+    def may_wait_for_others(self, fault: Fault) -> bool:
+        """A launch of some of its blocks hangs, and the kernel has what it takes to wait for another block."""
+        if fault.kind not in ("too_long", "deadlocked") or self.blocks == self.geometry.blocks:
+            return False
+        return can_order_blocks(instruction.full_name for instruction in self.kernel.graph.instructions)
 
     def _watch_blocks(self) -> None:
         """Where all blocks run and nothing can order them, it is noted which of them read and write what."""

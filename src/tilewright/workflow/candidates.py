@@ -53,6 +53,7 @@ class Request:
 
     def open(self) -> tuple[Target, Candidate, Candidate | None]:
         """The target, the kernel in question, and the baseline it is held against."""
+        _check_shared_bytes(self.shared_bytes, self.against)
         if self.against is None:
             sidecar = sidecar_for(self.path, self.spec, self.kernel)
             if sidecar is None:
@@ -113,7 +114,20 @@ class Request:
         return Candidate(kernel, program, made.spec, made.constants, made.toolchain, lambda: ptx_programs(program))
 
 
+def _check_shared_bytes(shared_bytes: int | None, against: Path | None) -> None:
+    if shared_bytes is None or (shared_bytes >= 0 and against is not None):
+        return
+    message = (
+        f"{shared_bytes} bytes of shared memory cannot be asked for."
+        if shared_bytes < 0
+        else "--shared-bytes is for a candidate that is launched by its baseline's sidecar."
+    )
+    hint = "Without --against, the sidecar says it: [launch] shared_bytes."
+    raise TilewrightError("verify/shared_bytes", message, hint=hint, exit_code=EXIT_BAD_INPUT)
+
+
 def _no_sidecar(path: Path) -> TilewrightError:
+    read_file(path)  # a file that is not there is the greater news
     return TilewrightError(
         "verify/no_sidecar",
         "Nothing says how the kernel is launched.",

@@ -77,6 +77,8 @@ def verify(
     say = progress or (lambda _: None)
     begin = time.perf_counter()
     settings = settings or Settings.from_environment()
+    if max_seconds is not None and max_seconds <= 0:
+        raise TilewrightError("verify/max_seconds", f"--max-seconds is {max_seconds:g}; it must be above 0.")
     job = Request(path, against, kernel, arch, spec, shared_bytes, settings, use_cache)
     say("compiling")
     target, candidate, baseline = job.open()
