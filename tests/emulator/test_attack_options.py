@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tilewright
-from tilewright.errors import EXIT_BAD_INPUT, EXIT_OK, TilewrightError
+from tilewright.errors import EXIT_BAD_INPUT, EXIT_CHECK_FAILED, EXIT_OK, TilewrightError
 
 SIDECAR = """
 kernel = "k"
@@ -71,3 +71,26 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         tilewright.verify(tmp_path / "none.cu")
     assert raised.value.exit_code == EXIT_BAD_INPUT
     assert raised.value.code != "verify/no_sidecar"
+
+
+RACY = """__global__ void k(const float* x, float* y) {
+    __shared__ float s[32];
+    s[threadIdx.x] = x[32 * blockIdx.x + threadIdx.x];
+    MEET
+    if (blockIdx.x == 0 && threadIdx.x == 0) y[0] = y[0] + s[31];
+}
+"""
+
+
+def test_a_baseline_with_a_race_is_a_failed_check(tmp_path: Path) -> None:
+    """Not a refusal: who skips on exit code 4 must not take it for fine."""
+    good, bad = (tmp_path / "good", tmp_path / "bad")
+    for folder, meet in ((good, "__syncwarp();"), (bad, "")):
+        folder.mkdir()
+        write(folder, RACY.replace("MEET", meet))
+    outcome = tilewright.verify(good / "k.cu", against=bad / "k.cu", seed=1)
+    assert outcome.exit_code == EXIT_CHECK_FAILED
+    assert outcome.report.verify.verdict == "not_run"
+    assert outcome.report.baseline is not None
+    assert outcome.report.baseline.hazards
+    assert tilewright.verify(good / "k.cu", against=good / "k.cu", seed=1).exit_code == EXIT_OK

@@ -24,6 +24,7 @@ from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
 from tilewright.launch.executor import Part, Program, RunResult
 
 KEPT_KERNELS = 64
+PART_MAX_SECONDS = 120.0
 ATTEMPTS: tuple[Schedule, ...] = ("lockstep", "warp_serial", "random")
 
 
@@ -87,6 +88,7 @@ class EmulatorExecutor:
             seed=self.options.seed + attempt,
             is_repeat=attempt % 2 == 1,
             blocks=part if part != "all" else self.options.blocks,
+            max_seconds=self._bound(part),
         )
         try:
             key, parsed = self._parse(program)
@@ -116,6 +118,11 @@ class EmulatorExecutor:
         count = len(chosen_blocks(launch.grid, options.blocks))
         ran = f"{count:,} of {geometry.blocks:,} blocks ran: corners and middle"
         return RunResult(after, done.hazards, None, touched, ran), done
+
+    def _bound(self, part: Part) -> float | None:
+        """Seconds. A few blocks of a launch may wait for one that does not run: that need not take the whole time."""
+        limit = self.options.max_seconds
+        return limit if part == "all" or limit is None else min(limit, PART_MAX_SECONDS)
 
     def _parse(self, program: Program) -> tuple[str, Parsed]:
         key = hashlib.sha256(f"{program.kernel}\0{program.ptx}".encode()).hexdigest()

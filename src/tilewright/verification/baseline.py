@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+# Kinds of hazards that no choice of sizes excuses.
+NO_LIMITS = ("race_", "read_in_flight", "write_in_flight", "async_read_in_flight", "missing_proxy_fence")
+
+
 @dataclass(frozen=True)
 class SetRecord:
     """What the baseline did at one size set.
@@ -148,8 +152,8 @@ def baseline_runs(
             continue
         if record.is_unsupported:
             return BaselineRecord(program, spec, constants, seed, (), not_run(record.problem))
-        # A race is no limit of the sizes: whoever allows more tiles gets it.
-        is_race = any(hazard.kind.startswith("race_") for hazard in record.hazards)
+        # A race or a missing wait is no limit of the sizes: whoever allows more tiles gets it.
+        is_race = any(hazard.kind.startswith(NO_LIMITS) for hazard in record.hazards)
         if record.problem and is_extra and not is_race and not executor.is_dead:
             left_out.append(f"{name}: {record.problem}")
             continue

@@ -115,7 +115,9 @@ def verify(
 
 
 def _exit_code(report: VerifyReport) -> int:
-    if report.verify.verdict == "failed" or report.verify.hazards:
+    """A baseline that fails its own check is a failed check too: nothing can be held against it."""
+    runs = [report.verify, *([report.baseline] if report.baseline is not None else [])]
+    if any(run.verdict == "failed" or run.hazards for run in runs):
         return EXIT_CHECK_FAILED
     return EXIT_OK if report.verify.verdict == "passed" else EXIT_REFUSED
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from tilewright.emulator.faults import Fault
 from tilewright.emulator.machine.chunk import Array, Chunk
 from tilewright.emulator.machine.watch import Watch
+
+BARRIERS = 16  # of a block. PTX ISA, "barrier"
 
 
 @dataclass(eq=False)
@@ -51,49 +53,63 @@ class BlockBarriers:
         self.waiting: list[Arrival] = []
 
     def arrive(self, arrival: Arrival) -> None:
+        if not 0 <= arrival.number < BARRIERS:
+            raise Fault("bad_barrier", f"barrier {arrival.number}; a block has {BARRIERS}", arrival.site)
         self.waiting.append(arrival)
 
     def release(self, alive: Array) -> list[Release]:
         """Let go whatever is complete. ``alive``: bool per thread of the chunk."""
         out: list[Release] = []
         for number in {a.number for a in self.waiting}:
-            out += self._release_one(number, alive)
+            while found := self._release_one(number, alive):
+                out += found
         return out
 
     def _release_one(self, number: int, alive: Array) -> list[Release]:
+        """One phase of a barrier: threads pass in the order in which they came, and no more than it counts."""
         chunk = self.chunk
         arrivals = [a for a in self.waiting if a.number == number]
-        here = np.zeros(chunk.slots, np.int64)
-        for a in arrivals:
-            here += np.bincount(chunk.slot_of[a.threads], minlength=chunk.slots)
-        counts = [a.count for a in arrivals if a.count is not None]
-        need: Any = counts[0] if counts else np.bincount(chunk.slot_of[alive], minlength=chunk.slots)
+        if not arrivals:
+            return []
+        everyone = np.concatenate([a.threads for a in arrivals])
+        slots = chunk.slot_of[everyone]
+        here = np.bincount(slots, minlength=chunk.slots)
+        need = self._needed(arrivals, alive)
         done = (here >= need) & (here > 0)
         if not done.any():
             return []
-        self._check(arrivals, done)
-        self._order(arrivals, done)
-        return self._leave(arrivals, done)
+        passes = done[slots]
+        if (here[done] > need[done]).any():
+            passes &= _rank(slots) < need[slots]
+        through, left = _parted(arrivals, passes)
+        self.waiting = [a for a in self.waiting if a.number != number] + left
+        self._check(through)
+        self._order(through)
+        return self._leave(through)
 
-    def _leave(self, arrivals: list[Arrival], done: Array) -> list[Release]:
-        out: list[Release] = []
-        results = self._reduced(arrivals, done)
-        for a in arrivals:
-            self.waiting.remove(a)
-            gone = done[self.chunk.slot_of[a.threads]]
-            if a.waits:
-                threads = a.threads[gone]
-                if len(threads):
-                    values = None if results is None else results[self.chunk.slot_of[threads]]
-                    out.append(Release(a.tag, a.target, threads, values, a.register))
-            if not gone.all():
-                reduce = None if a.reduce is None else (a.reduce[0], a.reduce[1][~gone])
-                self.waiting.append(replace(a, threads=a.threads[~gone], reduce=reduce))
-        return out
+    def _needed(self, arrivals: list[Arrival], alive: Array) -> Array:
+        """Threads that complete the phase, per slot."""
+        counts = {a.count for a in arrivals}
+        if len(counts) > 1 and None not in counts:
+            told = " and ".join(str(count) for count in sorted(counts, key=str))
+            raise Fault("bad_barrier", f"barrier {arrivals[0].number} is to count {told} threads", arrivals[-1].site)
+        count = next((c for c in counts if c is not None), None)
+        if count is not None:
+            return np.full(self.chunk.slots, count)
+        return np.bincount(self.chunk.slot_of[alive], minlength=self.chunk.slots)
 
-    def _reduced(self, arrivals: list[Arrival], done: Array) -> Array | None:
+    def _leave(self, through: list[Arrival]) -> list[Release]:
+        results = self._reduced(through)
+        slot_of = self.chunk.slot_of
+        return [
+            Release(a.tag, a.target, a.threads, None if results is None else results[slot_of[a.threads]], a.register)
+            for a in through
+            if a.waits
+        ]
+
+    def _reduced(self, through: list[Arrival]) -> Array | None:
         """bar.red: one result per slot."""
-        votes = [(a.threads, a.reduce) for a in arrivals if a.reduce is not None]
+        votes = [(a.threads, a.reduce) for a in through if a.reduce is not None]
         if not votes:
             return None
         chunk = self.chunk
@@ -107,28 +123,46 @@ class BlockBarriers:
             return ones.astype(np.int32)
         return ones > 0 if operation == "or" else ones == all_
 
-    def _order(self, arrivals: list[Arrival], done: Array) -> None:
-        shadow = self.watch.shadow
-        if shadow is None:
-            return
-        slot_of = self.chunk.slot_of
-        everyone = np.concatenate([a.threads for a in arrivals])
-        waiters = np.concatenate([a.threads for a in arrivals if a.waits] or [np.zeros(0, np.int64)])
-        shadow.barrier(everyone[done[slot_of[everyone]]], waiters[done[slot_of[waiters]]])
+    def _order(self, through: list[Arrival]) -> None:
+        if self.watch.shadow is not None:
+            waiters = [a.threads for a in through if a.waits] or [np.zeros(0, np.int64)]
+            self.watch.shadow.barrier(np.concatenate([a.threads for a in through]), np.concatenate(waiters))
 
-    def _check(self, arrivals: list[Arrival], done: Array) -> None:
+    def _check(self, through: list[Arrival]) -> None:
         """A warp whose lanes wait at different ``.aligned`` barriers at once does what the ISA forbids."""
-        sites = {a.site for a in arrivals if a.is_aligned}
-        if len(sites) < 2:
+        aligned = [a for a in through if a.is_aligned]
+        if len({a.site for a in aligned}) < 2:
             return
         seen: dict[int, int] = {}
-        for a in arrivals:
-            if not a.is_aligned:
-                continue
-            for warp in np.unique(a.threads[done[self.chunk.slot_of[a.threads]]] >> 5):
+        for a in aligned:
+            for warp in np.unique(a.threads >> 5):
                 other = seen.setdefault(int(warp), a.site)
                 if other != a.site:
                     at = int(np.flatnonzero(a.threads >> 5 == warp)[0])
-                    thread = int(a.threads[at])
-                    self.watch.barrier_divergence(a.site, other, thread)
+                    self.watch.barrier_divergence(a.site, other, int(a.threads[at]))
                     return
+
+
+def _rank(slots: Array) -> Array:
+    """For each thread, how many of its block came before it."""
+    order = np.argsort(slots, kind="stable")
+    ordered = slots[order]
+    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    rank = np.empty(len(slots), np.int64)
+    rank[order] = np.arange(len(slots)) - np.repeat(first, np.diff(np.r_[first, len(slots)]))
+    return rank
+
+
+def _parted(arrivals: list[Arrival], passes: Array) -> tuple[list[Arrival], list[Arrival]]:
+    """Those who pass, and those who stay. ``passes``: per thread, in the order of the arrivals."""
+    through: list[Arrival] = []
+    left: list[Arrival] = []
+    at = 0
+    for a in arrivals:
+        mask = passes[at : at + len(a.threads)]
+        at += len(a.threads)
+        for chosen, into in ((mask, through), (~mask, left)):
+            if chosen.any():
+                reduce = None if a.reduce is None else (a.reduce[0], a.reduce[1][chosen])
+                into.append(replace(a, threads=a.threads[chosen], reduce=reduce))
+    return through, left
