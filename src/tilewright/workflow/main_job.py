@@ -212,6 +212,8 @@ def _receipt(job: _Job, studied: Study, ran: Ran, gpu: GpuInfo | None) -> record
 def _variant(v: StudiedVariant, studied: Study, ran: Ran) -> record.Variant:
     if v.refusal is not None:
         return record.Variant(v.name, v.stages, "refused", v.refusal, notes=v.notes)
+    if ran.refusal is not None:
+        return record.Variant(v.name, v.stages, "refused", ran.refusal, notes=v.notes)
     label = record.variant_label(v.name, v.stages)
     verify, measure = ran.verify[label], ran.measure[label]
     status: record.Status = {"passed": "accepted", "failed": "failed", "not_run": "built"}[verify.verdict]  # type: ignore[assignment]

@@ -114,6 +114,17 @@ def _verify_others(
     return verdicts
 
 
+def _race(seen: Verification) -> record.Refusal | None:
+    """A race in the kernel that was handed over: no rewrite of it can be held against anything."""
+    from tilewright.verification.baseline import NO_LIMITS
+
+    race = next((hazard for hazard in seen.hazards if hazard.kind.startswith(NO_LIMITS)), None)
+    if race is None:
+        return None
+    hint = "Mend the kernel first; `tilewright verify` on it shows every hazard."
+    return record.Refusal("baseline_race", f"{race.kind}: {race.message}", race.line, hint)
+
+
 def _notes(kept: BaselineRecord) -> tuple[str, ...]:
     left_out = [f"not asked of the variants, since the baseline does not handle it: {x}" for x in kept.left_out]
     return (f"seed of the inputs: {kept.seed}", *left_out)
@@ -139,6 +150,7 @@ def _in_emulator(studied: Study, path: Path, spec: LaunchSpec, arch: str, no_gpu
         {label: untimed for label, _, _ in everything},
         _launches(studied, spec),
         notes=_notes(kept),
+        refusal=_race(kept.verification),
     )
 
 
@@ -203,6 +215,7 @@ def _on_gpu(studied: Study, path: Path, spec: LaunchSpec, gpu: GpuInfo, say: Pro
         _launches(studied, spec),
         executor.is_hung,
         _notes(kept),
+        _race(on_baseline),
     )
 
 
