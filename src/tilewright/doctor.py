@@ -94,7 +94,7 @@ def _verdict(examination: Examination) -> str:
         return f"Missing: {', '.join(missing)}."
     gpu = next((finding for finding in examination.findings if finding.name == "gpu"), None)
     if gpu is None or not gpu.found:
-        return "Ready to rewrite and to prove. Verifying and timing need a GPU."
+        return "Ready to rewrite, to prove and to verify (in the emulator). Timing needs a GPU."
     return "Ready to rewrite, prove, verify and time."
 
 
@@ -212,7 +212,7 @@ def _gpu(settings: Settings) -> Finding:
         gpu is not None,
         False,
         facts,
-        "nothing is verified or timed: sources stay *.unverified.cu, and no variant is chosen.",
+        "nothing is timed, so no variant is chosen; the emulator verifies all the same.",
         "run the same command on a machine with an NVIDIA GPU and its driver; the cache may be copied there",
     )
 

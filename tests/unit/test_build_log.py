@@ -51,3 +51,8 @@ def test_errors_without_a_line() -> None:
 def test_an_error_of_ptxas_stands_behind_a_nul_that_nvrtc_leaves() -> None:
     log = "ptxas info    : 0 bytes gmem\n\0ptxas error   : Entry function 'k' uses too much shared data (0x19000 bytes)"
     assert first_error(log)[0] == "Entry function 'k' uses too much shared data (0x19000 bytes)"
+
+
+def test_a_brace_that_is_missing_is_an_error_at_the_end() -> None:
+    log = 'k.cu(1): warning #177-D: variable "p" was not used\n\nAt end of source: error: expected a "}"\n'
+    assert first_error(log)[0] == 'expected a "}"'

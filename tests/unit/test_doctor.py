@@ -42,7 +42,7 @@ def test_what_is_missing_is_said_with_its_cost_and_command(settings: Settings) -
 
 
 def test_the_last_line_says_what_can_be_done(settings: Settings) -> None:
-    assert "Verifying and timing need a GPU." in render_examination(_examine(settings, HERE, NO_GPU))
+    assert "Timing needs a GPU." in render_examination(_examine(settings, HERE, NO_GPU))
     gpu = Finding("gpu", True, False, "NVIDIA H200")
     assert render_examination(_examine(settings, HERE, gpu)).endswith("Ready to rewrite, prove, verify and time.\n")
 

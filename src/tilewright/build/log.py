@@ -10,7 +10,7 @@ from tilewright.build.artifact import Resources
 ERROR = re.compile(
     r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.*)$", re.M
 )
-BARE_ERROR = re.compile(r"^(?:ptxas|nvrtc|error)\b.*?(?:error|fatal)\s*:?\s*(?P<text>.*)$", re.M)
+BARE_ERROR = re.compile(r"^(?:(?:ptxas|nvrtc|error)\b|At end of source:).*?(?:error|fatal)\s*:?\s*(?P<text>.*)$", re.M)
 ENTRY = re.compile(r"Compiling entry function '(?P<name>[^']+)'")
 PROPERTIES = re.compile(r"Function properties for (?P<name>\S+)")
 FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")

@@ -41,7 +41,7 @@ def _sizes(verify: Verification, has_baseline: bool) -> list[Column]:
         Column("verdict", tuple(Cell(c.verdict, _VERDICT[c.verdict]) for c in checks)),
         Column(same, tuple(_bits(c) for c in checks)),
         Column("error", tuple(Cell(_small(c.max_abs_error)) for c in checks)),
-        Column("allowed", tuple(Cell(_small(c.bound)) for c in checks)),
+        Column("allowed\nnear zero", tuple(Cell(_small(c.bound)) for c in checks)),
     ]
 
 

@@ -107,9 +107,13 @@ def derive(
     if output.kind != "float":
         return Tolerance(0.5, 0.0, f"{output.name} must equal the rounded reference")
     outer_absolute, outer_relative = _outer([output, *inputs], arithmetic)
-    outer_absolute *= max(1.0, rms)
     if reduction is None:
-        return Tolerance(outer_absolute, outer_relative, "outer bounds: the length of the reduction is not known")
+        # What scale the results have is known, and what is far below it is not told apart from an error.
+        absolute = outer_absolute * rms
+        return Tolerance(
+            absolute, outer_relative, f"outer bounds of rms {rms:.3g}: the reduction's length is not known"
+        )
+    outer_absolute *= max(1.0, rms)
     relative = ROUNDINGS * output.epsilon + 2 * arithmetic.operand_epsilon
     accumulated = ACCUMULATION * math.sqrt(max(reduction, 1)) * arithmetic.accumulator_epsilon
     epilogue = ROUNDINGS * max(arithmetic.accumulator_epsilon, min(output.epsilon, DTYPES["float32"].epsilon))

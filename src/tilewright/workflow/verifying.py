@@ -76,6 +76,7 @@ def verify(
     """
     say = progress or (lambda _: None)
     begin = time.perf_counter()
+    path, against = Path(path), None if against is None else Path(against)
     settings = settings or Settings.from_environment()
     if max_seconds is not None and max_seconds <= 0:
         raise TilewrightError("verify/max_seconds", f"--max-seconds is {max_seconds:g}; it must be above 0.")
@@ -107,11 +108,26 @@ def verify(
         mutants=mutants,
         notes=(
             f"seed of the inputs: {kept.seed}",
+            *_reservations(baseline or candidate, mutate, is_right),
             *(f"left out, since the kernel does not handle it: {x}" for x in kept.left_out),
         ),
         timings_s={"total": round(time.perf_counter() - begin, 3)},
     )
     return VerifyOutcome(report, _exit_code(report))
+
+
+def _reservations(base: Candidate, mutate: bool, is_right: bool) -> tuple[str, ...]:
+    """What a pass does not say."""
+    out: list[str] = []
+    if base.spec.reference is None:
+        out.append(
+            "no [reference] in the sidecar: the kernel was compared with itself only, not with what it should compute"
+        )
+    if mutate and not is_right:
+        out.append("not broken further, since it does not pass as it is")
+    elif mutate:
+        out.append("of the places in its PTX, at most 8 of a kind were broken, spread over the kernel")
+    return tuple(out)
 
 
 def _exit_code(report: VerifyReport) -> int:
