@@ -41,7 +41,7 @@ def test_color_does_not_move_columns() -> None:
 def test_a_laptop_run_says_that_nothing_ran() -> None:
     text = render(samples.laptop())
     assert "Not verified and not timed: no GPU here. Sources are *.unverified.cu; do not ship them." in text
-    assert "run again on a machine with a GPU: tilewright pipeline igemm_tiled.cu" in text
+    assert "verify it (no GPU is needed): tilewright pipeline igemm_tiled.cu" in text
     assert "*.unverified.cu" not in render(samples.with_gpu())
 
 

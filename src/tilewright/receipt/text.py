@@ -225,7 +225,11 @@ def _next(receipt: Receipt) -> list[str]:
         commands.append(("write", f"tilewright pipeline {file} --kernel {name} --out out"))
     if not _ran(receipt):
         again = f"tilewright pipeline {file} --kernel {name} --arch {receipt.arch}"
-        commands.append(("next", f"run again on a machine with a GPU: {again}"))
+        has_sidecar = not any("sidecar" in v.verify.reason for v in receipt.variants)
+        before = (
+            "verify it (no GPU is needed)" if has_sidecar else "say how it is launched, in a sidecar, and verify it"
+        )
+        commands.append(("next", f"{before}: {again}"))
     return [label.ljust(LABEL_WIDTH) + printable(command) for label, command in commands]
 
 
