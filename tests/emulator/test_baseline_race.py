@@ -52,3 +52,12 @@ def test_its_twin_with_a_barrier_is_rewritten(tmp_path: Path) -> None:
     assert outcome.exit_code == 0
     assert outcome.receipt.refusal is None
     assert {v.status for v in outcome.receipt.variants if v.name in ("ldg", "cp_async")} == {"accepted"}
+
+
+def test_what_failed_is_looked_at_anew(tmp_path: Path) -> None:
+    """A failure may be the machine's (a run that took too long), so only verdicts that passed are kept."""
+    run(tmp_path / "racy", "")
+    run(tmp_path / "mended", "__syncthreads();")
+    kept = {name: list((tmp_path / name / "cache" / "emulated").rglob("*")) for name in ("racy", "mended")}
+    assert not kept["racy"]
+    assert kept["mended"]

@@ -158,13 +158,19 @@ class _Job:
             if found is not None:
                 return found
         made = run_all(studied, self.path, self.sidecar, self.target.arch, gpu, run, say)
-        if emulates and self.use_cache:
+        if emulates and self.use_cache and _is_settled(made):
             cache.put_value(key, made)
         return made
 
     def _reference(self) -> str:
         reference = self.sidecar.reference if self.sidecar is not None else None
         return hashlib.sha256(reference.read_bytes()).hexdigest() if reference is not None else ""
+
+
+def _is_settled(ran: Ran) -> bool:
+    """Nothing failed. A failure may be the machine's (a run that took too long), so it is looked at anew each time."""
+    verdicts = [ran.baseline_verify.verdict, *(one.verdict for one in ran.verify.values())]
+    return ran.baseline_verify.verdict == "passed" and "failed" not in verdicts
 
 
 def _can_study(settings: Settings) -> bool:
