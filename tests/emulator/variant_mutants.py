@@ -162,7 +162,7 @@ def variant(example: str, name: str) -> Variant:
     found = opened(example)
     written = rewrite(kernel(example))
     assert isinstance(written, RewrittenSource), written
-    change = LaunchChange(shared_bytes=written.dynamic_bytes or None)
+    change = written.launch
     record = record_at(example, stages + 1)
     return Variant(found, written.text, program(found.compiler.build(written.text)), change, record)
 

@@ -12,13 +12,13 @@ from source_samples import BLOCKS, REWRITERS, STATIC_LIMIT, read, rewritten, und
 from tilewright.build.artifact import Artifact, BuildRequest, CompileFailure
 from tilewright.build.build import build
 from tilewright.errors import TilewrightError
-from tilewright.rewrite import cp_async, edits, ldg
-from tilewright.rewrite.edits import Edit, apply, fold
+from tilewright.rewrite import cp_async, ldg
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.settings import Settings
-from tilewright.source import ir
+from tilewright.source import edits, ir
 from tilewright.source.analysis import analyse
 from tilewright.source.device_view import device_view
+from tilewright.source.edits import Edit, apply, fold
 from tilewright.source.kernel import Refusal, TiledKernel
 from tilewright.source.reader import open_kernel, read_source
 
@@ -99,7 +99,7 @@ def test_a_ring_above_the_limit_is_dynamic(tmp_path: Path) -> None:
     assert isinstance(compiled(result.text, "bytes", tmp_path), Artifact)
     small = cp_async.rewrite(kernel_of("bytes"), 3, static_limit_bytes=6 * 1024)
     assert isinstance(small, RewrittenSource)
-    assert small.dynamic_bytes == 0
+    assert small.dynamic_bytes is None
 
 
 def test_a_dynamic_ring_needs_the_dynamic_memory_for_itself() -> None:

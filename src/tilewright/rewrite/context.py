@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tilewright.rewrite.edits import Edit, apply, indent_at, indented, line_end, line_start
 from tilewright.rewrite.result import Remedy
 from tilewright.rewrite.rings import Rings
 from tilewright.source import ir, lexical
+from tilewright.source.edits import Edit, apply, indent_at, indented, line_end, line_start
 from tilewright.source.kernel import Bump, Copy, CopyLoop, Fetch, LaneStore, LoadItem, Pure, TiledKernel
 from tilewright.source.loops import counted_header
 

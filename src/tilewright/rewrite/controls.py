@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 from tilewright.rewrite.context import Context
-from tilewright.rewrite.edits import Edit, finish, indent_at, indented
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.rewrite.vectors import VectorLoop
+from tilewright.source.edits import Edit, finish, indent_at, indented
 from tilewright.source.kernel import CopyLoop, Refusal, TiledKernel, Widening
 
 _COMMIT = re.compile(r"^(?P<indent>[ \t]*)__pipeline_commit\(\);[^\n]*\n", re.MULTILINE)

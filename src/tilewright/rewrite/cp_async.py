@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tilewright.rewrite.context import LAST_BARRIER, Context
 from tilewright.rewrite.cp_async_copies import HEADER, AsyncCopies
-from tilewright.rewrite.edits import Edit, finish, indented, unified_diff
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.source import ir, lexical
+from tilewright.source.edits import Edit, finish, indented, unified_diff
 from tilewright.source.kernel import Copy, CopyLoop, LaneStore, LoadItem, Refusal, RefusalCode, TiledKernel, Widening
 
 _BOM = b"\xef\xbb\xbf"
@@ -25,8 +25,8 @@ def rewrite(
     if refused is not None:
         return refused
     text = _Writer(context).file()
-    diff = unified_diff(kernel.text.decode(), text, kernel.file, f"{kernel.file} (cp_async, {stages} stages)")
-    return RewrittenSource("cp_async", stages, text, diff, 1, context.dynamic_bytes, context.remedy)
+    diff = unified_diff(kernel.handed_in, text, kernel.file, f"{kernel.file} (cp_async, {stages} stages)")
+    return RewrittenSource("cp_async", stages, text, diff, 1, context.launch_bytes, context.remedy)
 
 
 # -- refusals ------------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ def _refusal(c: Context) -> Refusal | None:
 
 
 def _line(kernel: TiledKernel, node: ir.Stmt) -> int:
-    return kernel.text.count(b"\n", 0, node.span.start) + 1
+    return kernel.line_of(node.span.start)
 
 
 def _item_refusal(kernel: TiledKernel, item: LoadItem) -> Refusal | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tilewright.rewrite.context import Context, flat, plain_type
-from tilewright.rewrite.edits import Edit, indent_at, indented
 from tilewright.rewrite.vectors import VectorLoop, stride, trips
 from tilewright.source import ir
+from tilewright.source.edits import Edit, indent_at, indented
 from tilewright.source.kernel import Copy, CopyLoop, Fetch, LaneStore, LoadItem, Widening
 
 HEADER = "#include <cuda_pipeline.h>"

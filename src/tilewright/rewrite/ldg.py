@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tilewright.rewrite.context import LAST_BARRIER, Context
-from tilewright.rewrite.edits import finish, indented, unified_diff
 from tilewright.rewrite.ldg_halves import Halves
 from tilewright.rewrite.result import Remedy, RewrittenSource
+from tilewright.source.edits import finish, indented, unified_diff
 from tilewright.source.kernel import Copy, CopyLoop, LaneStore, LoadItem, Pure, Refusal, TiledKernel
 
 
@@ -28,7 +28,7 @@ def rewrite(
         return refused
     text = writer.file()
     name = "ldg_single" if single else "ldg"
-    diff = unified_diff(kernel.text.decode(), text, kernel.file, f"{kernel.file} ({name})")
+    diff = unified_diff(kernel.handed_in, text, kernel.file, f"{kernel.file} ({name})")
     barriers = 2 if single else 1
     return RewrittenSource(
         "ldg_single" if single else "ldg",
@@ -36,7 +36,7 @@ def rewrite(
         text,
         diff,
         barriers,
-        context.dynamic_bytes,
+        context.launch_bytes,
         context.remedy,
     )
 
@@ -59,7 +59,7 @@ class _Writer:
         return None
 
     def _line(self, offset: int) -> int:
-        return self.c.kernel.text.count(b"\n", 0, offset) + 1
+        return self.c.kernel.line_of(offset)
 
     def _item_refusal(self, item: LoadItem) -> Refusal | None:
         if not isinstance(item, CopyLoop):

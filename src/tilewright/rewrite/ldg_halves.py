@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from tilewright.rewrite.context import Context, flat
 from tilewright.rewrite.cp_async_copies import strided_open
-from tilewright.rewrite.edits import Edit, indent_at, indented, line_end, line_start
 from tilewright.rewrite.vectors import VectorLoop, stride, trips
 from tilewright.source import ir
+from tilewright.source.edits import Edit, indent_at, indented, line_end, line_start
 from tilewright.source.kernel import Bump, Copy, CopyLoop, Fetch, LaneStore, LoadItem, Pure, Widening
 
 

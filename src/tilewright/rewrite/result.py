@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-VariantName = Literal["ldg", "ldg_single", "cp_async"]
+from tilewright.launch.bind import LaunchChange
+
+VariantName = Literal["ldg", "ldg_single", "cp_async", "bulk", "tma", "widen", "retile", "cap_registers"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class RewrittenSource:
     Attributes:
         text: the whole file. diff: unified, against the input.
         barriers_per_tile: barriers that a thread passes per tile in the steady state.
-        dynamic_bytes: dynamic shared memory that the launch has to ask for; 0 where the ring is static.
+        dynamic_bytes: dynamic shared memory that the launch has to ask for; None leaves what it asks for.
+        change: everything else that the launch has to do differently (its ``shared_bytes`` counts for nothing).
     """
 
     variant: VariantName
@@ -49,6 +52,12 @@ class RewrittenSource:
     text: str
     diff: str
     barriers_per_tile: int
-    dynamic_bytes: int = 0
+    dynamic_bytes: int | None = None
     remedy: Remedy = field(default_factory=Remedy)
     assumptions: tuple[str, ...] = ()
+    change: LaunchChange = field(default_factory=LaunchChange)
+
+    @property
+    def launch(self) -> LaunchChange:
+        """All that the variant changes for its caller."""
+        return replace(self.change, shared_bytes=self.dynamic_bytes)

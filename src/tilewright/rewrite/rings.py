@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tilewright.rewrite.edits import Edit, indent_at, line_start
 from tilewright.rewrite.quoting import Quotes
 from tilewright.source import ir, lexical
+from tilewright.source.edits import Edit, indent_at, line_start
 from tilewright.source.kernel import Refusal, SharedArray, TiledKernel
 
 _DYNAMIC_ALIGNMENT = 128
@@ -38,6 +38,8 @@ class Rings(Quotes):
         total = sum(a.total_bytes for a in kernel.shared) + (stages - 1) * staged
         # Static shared memory ends at 48 KiB; a larger ring has to be dynamic.
         self.dynamic_bytes = stages * staged if total > static_limit_bytes else 0
+        own = kernel.launch_shared_bytes
+        self.launch_bytes = self.dynamic_bytes + (own or 0) if self.dynamic_bytes or own is not None else None
         self.stages_name = self.names.fresh("STAGES")
         self.buffer_name = self.names.fresh("tile_ring")
         self.ring = {a.symbol: self.names.fresh(f"{a.name}_ring") for a in kernel.staged}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 
 from tilewright.rewrite.context import Context, plain_type
-from tilewright.rewrite.edits import Edit, apply
 from tilewright.rewrite.quoting import one_line
 from tilewright.source import ir
+from tilewright.source.edits import Edit, apply
 from tilewright.source.kernel import Copy, CopyLoop, Pure, Widening
 from tilewright.source.widen import VECTOR_BYTES
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tilewright.source import ir
+from tilewright.source.line_map import LineMap, original_line
 
 RefusalCode = Literal[
     "no_k_loop", "already_pipelined", "baseline_race", "loop_carried_global", "loop_carried_shared", "may_alias",
@@ -248,6 +249,9 @@ class TiledKernel:
         stores_before: memory is written in front of the K-loop.
         made_for: conditions on the template arguments and ``-D`` names that this reading holds for.
         unordered: why copies of one thread must land in the order they are written in; None where they need not.
+        before: the file as it was handed in, where passes have brought the kernel into another form; else ``text``.
+        steps: what those passes did. maps: from lines of ``text`` back to lines of ``before``.
+        launch_shared_bytes: dynamic shared memory that the launch of ``text`` needs, where the passes changed it.
     """
 
     text: bytes
@@ -273,3 +277,16 @@ class TiledKernel:
     unordered: Refusal | None = None
     stores_before: bool = False
     made_for: tuple[str, ...] = ()
+    before: bytes = b""
+    steps: tuple[str, ...] = ()
+    launch_shared_bytes: int | None = None
+    maps: tuple[LineMap, ...] = ()
+
+    def line_of(self, offset: int) -> int:
+        """The line, in the file as it was handed in, of a byte of ``text``."""
+        return original_line(self.maps, self.text.count(b"\n", 0, offset) + 1)
+
+    @property
+    def handed_in(self) -> str:
+        """The whole file as it was handed in: what a diff is made against."""
+        return (self.before or self.text).decode()

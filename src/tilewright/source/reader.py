@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tilewright.errors import TilewrightError
@@ -183,6 +183,13 @@ def open_kernel(source: KernelSource, function: KernelFunction, values: Mapping[
         parsed.errors,
         dict(values),
     )
+
+
+def reopen(kernel: OpenKernel, text: bytes) -> OpenKernel:
+    """The same kernel of an edited file, with the same template arguments and ``-D`` definitions."""
+    source = read_source(text, kernel.source.file)
+    source = replace(source, aliases={**source.aliases, **kernel.source.aliases})
+    return open_kernel(source, source.kernel(kernel.function.qualified), kernel.given)
 
 
 # -- walking the file's tree ---------------------------------------------------------------------------

@@ -80,16 +80,16 @@ class Request:
             return self._triton_candidate(path, replace(spec, kernel=kernel or spec.kernel), target)
         if spec.triton is not None:
             raise spec.error(("triton",), "bad_value", f"[triton] is for a Python file, and {path.name} is CUDA.")
-        from tilewright.source.analysis import analyse
         from tilewright.source.kernel import Refusal
         from tilewright.workflow.mutating import all_mutants
         from tilewright.workflow.opening import open_file
         from tilewright.workflow.trip_sets import trip_sets
+        from tilewright.workflow.understanding import understand
 
         raw = read_file(path)
         opened = open_file(raw, path, kernel, spec, target.arch, self.settings, self.use_cache)
         constants = opened.kernel.constants.names()
-        tiled = analyse(opened.kernel, opened.block)
+        tiled = understand(opened.kernel, opened.block, opened.shared_bytes)
         reduction, extra = (None, {}) if isinstance(tiled, Refusal) else trip_sets(tiled, spec, constants, (2, 3, 4))
         built = opened.baseline
         program = Program(built.cubin, built.ptx, built.kernel, built.arch)

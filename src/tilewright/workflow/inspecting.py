@@ -47,12 +47,12 @@ def _kernel(source: KernelSource, function: KernelFunction, path: Path) -> repor
     from dataclasses import replace
 
     from tilewright.launch.bind import bind
-    from tilewright.source.analysis import analyse
     from tilewright.source.kernel import Refusal
     from tilewright.source.reader import open_kernel
     from tilewright.source.trips import trip_count
     from tilewright.workflow.opening import _values, template_arguments
     from tilewright.workflow.records import loop_record, refusal_record, tile_record
+    from tilewright.workflow.understanding import understand
 
     spec = _sidecar(path, function.name)
     try:
@@ -63,7 +63,9 @@ def _kernel(source: KernelSource, function: KernelFunction, path: Path) -> repor
     values, aliases = _values(function, arguments, spec)
     opened = open_kernel(replace(source, aliases={**source.aliases, **aliases}), function, values)
     launch = bind(spec, "default", opened.constants.names()) if spec is not None else None
-    understood = analyse(opened, launch.block if launch is not None else None)
+    understood = understand(
+        opened, launch.block if launch is not None else None, launch.shared_bytes if launch is not None else None
+    )
     if isinstance(understood, Refusal):
         return reports.InspectedKernel(function.name, function.line, refusal_record(understood))
     compute = understood.text[understood.compute_span.start : understood.compute_span.end]
@@ -100,7 +102,7 @@ def _copy(kernel: TiledKernel, item: Copy | LaneStore, loop: CopyLoop | None) ->
     from tilewright.source.kernel import Fetch, LaneStore, Refusal, Widening
 
     array = next(a for a in kernel.shared if a.symbol == item.array)
-    line = kernel.text.count(b"\n", 0, item.stmt.span.start) + 1
+    line = kernel.line_of(item.stmt.span.start)
     if isinstance(item, LaneStore):
         fetch = next(f for f in kernel.loads if isinstance(f, Fetch) and f.symbol.id == item.fetched)
         name = root(fetch.source)

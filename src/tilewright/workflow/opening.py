@@ -58,7 +58,11 @@ class Compiler:
 
 @dataclass(frozen=True)
 class Opened:
-    """What the analysis starts from."""
+    """What the analysis starts from.
+
+    Attributes:
+        block: threads of a block. shared_bytes: dynamic shared memory, where it is the same at every size set.
+    """
 
     source: KernelSource
     function: KernelFunction
@@ -66,6 +70,7 @@ class Opened:
     compiler: Compiler
     baseline: Artifact
     block: tuple[int, int, int] | None
+    shared_bytes: int | None = None
 
 
 def open_file(
@@ -89,14 +94,16 @@ def open_file(
         raise compile_error(baseline, path)
     values, aliases = _values(function, arguments, spec)
     opened = open_kernel(replace(source, aliases={**source.aliases, **aliases}), function, values)
-    block = None
+    block, shared_bytes = None, None
     if spec is not None:
         constants = opened.constants.names()
         check_against(spec, function.params, constants, bound_of(function.launch_bounds, constants))
         if spec.reference is not None:
             load_reference(spec.reference)  # a reference that cannot be read is found here, not on the GPU
         block = bind(spec, "default", constants).block
-    return Opened(source, function, opened, compiler, baseline, block)
+        launches = {bind(spec, name, constants).shared_bytes for name in spec.sizes}
+        shared_bytes = launches.pop() if len(launches) == 1 else None
+    return Opened(source, function, opened, compiler, baseline, block, shared_bytes)
 
 
 def compile_error(failure: CompileFailure, path: Path) -> TilewrightError:

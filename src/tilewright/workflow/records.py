@@ -54,12 +54,7 @@ def tile_record(kernel: TiledKernel, math: str) -> record.Tile:
 
 def loop_record(kernel: TiledKernel, num_tiles: int | None) -> record.Loop:
     lines = kernel.lines
-    text = kernel.text
-
-    def line(offset: int) -> int:
-        return text.count(b"\n", 0, offset) + 1
-
-    first, second = line(kernel.loop.first_barrier.start), line(kernel.loop.second_barrier.start)
+    first, second = (kernel.line_of(b.start) for b in (kernel.loop.first_barrier, kernel.loop.second_barrier))
     phases = (
         record.Phase("load", *lines["load"]),
         record.Phase("sync", first, first),

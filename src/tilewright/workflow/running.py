@@ -71,11 +71,11 @@ def is_emulated(arch: str, gpu: GpuInfo | None) -> bool:
 def _launches(studied: Study, spec: LaunchSpec | None) -> dict[str, record.Launch]:
     """How each variant is launched at the default sizes."""
     out: dict[str, record.Launch] = {}
-    base = bind(spec, "default", studied.constants) if spec is not None else None
     for v in studied.variants:
         if v.refusal is None:
-            shared = v.dynamic_bytes if v.dynamic_bytes is not None else (base.shared_bytes if base is not None else 0)
-            grid, block = (base.grid, base.block) if base is not None else ((), ())
+            own = bind(spec, "default", studied.constants, v.change) if spec is not None else None
+            shared = own.shared_bytes if own is not None else v.change.shared_bytes or 0
+            grid, block = (own.grid, own.block) if own is not None else ((), ())
             out[record.variant_label(v.name, v.stages)] = record.Launch(grid, block, shared)
     return out
 
@@ -101,14 +101,13 @@ def _verify_baseline(studied: Study, spec: LaunchSpec, executor: Executor, say: 
 
 
 def _verify_others(
-    contending: list[tuple[str, Artifact, int | None]], kept: BaselineRecord, executor: Executor, say: Progress
+    contending: list[tuple[str, Artifact, LaunchChange]], kept: BaselineRecord, executor: Executor, say: Progress
 ) -> dict[str, Verification]:
     """Every contender against the baseline."""
     from tilewright.verification.variant import verify
 
     verdicts: dict[str, Verification] = {}
-    for label, artifact, dynamic_bytes in contending:
-        change = LaunchChange(shared_bytes=dynamic_bytes)
+    for label, artifact, change in contending:
         program = _program(artifact)
         verdicts[label] = verify(kept, program, change, executor, lambda n, x=label: say(f"{x} at {n}"))  # type: ignore[misc]
     return verdicts
@@ -192,8 +191,8 @@ def _on_gpu(studied: Study, path: Path, spec: LaunchSpec, gpu: GpuInfo, say: Pro
     verdicts = {label: with_races(verdict, races.get(label, unseen)) for label, verdict in verdicts.items()}
     on_baseline = with_races(kept.verification, races.get(BASELINE, unseen))
     passed = {
-        label: Passed(_program(artifact), LaunchChange(shared_bytes=dynamic_bytes), verdicts[label])
-        for label, artifact, dynamic_bytes in contenders(studied)
+        label: Passed(_program(artifact), change, verdicts[label])
+        for label, artifact, change in contenders(studied)
         if verdicts[label].verdict == "passed"
     }
     base = Passed(_program(studied.baseline), LaunchChange(), on_baseline) if on_baseline.verdict == "passed" else None
@@ -219,15 +218,13 @@ def _on_gpu(studied: Study, path: Path, spec: LaunchSpec, gpu: GpuInfo, say: Pro
     )
 
 
-def contenders(studied: Study) -> list[tuple[str, Artifact, int | None]]:
-    """(label, build, dynamic bytes) of everything that is verified and timed: variants, then their controls."""
+def contenders(studied: Study) -> list[tuple[str, Artifact, LaunchChange]]:
+    """(label, build, change of the launch) of everything that is verified and timed: variants, then their controls."""
     built = [(record.variant_label(v.name, v.stages), v) for v in studied.variants if v.artifact is not None]
-    out = [(label, v.artifact, v.dynamic_bytes) for label, v in built if v.artifact is not None]
+    out = [(label, v.artifact, v.change) for label, v in built if v.artifact is not None]
     if studied.widened is not None:
-        out.append((WIDENED, studied.widened.artifact, None))
-    out += [
-        (waited_label(label), v.waited.artifact, v.waited.dynamic_bytes) for label, v in built if v.waited is not None
-    ]
+        out.append((WIDENED, studied.widened.artifact, studied.widened.change))
+    out += [(waited_label(label), v.waited.artifact, v.waited.change) for label, v in built if v.waited is not None]
     return out
 
 

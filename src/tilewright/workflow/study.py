@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tilewright.build.artifact import Artifact
+from tilewright.launch.bind import LaunchChange
 from tilewright.receipt.evidence import Proof, Resources
 from tilewright.receipt.record import (
     BudgetRow,
@@ -25,7 +26,7 @@ class StudiedControl:
     name: str
     artifact: Artifact
     proof: Proof
-    dynamic_bytes: int | None = None
+    change: LaunchChange = field(default_factory=LaunchChange)
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class StudiedVariant:
     """One variant as built, or why it was not.
 
     Attributes:
-        dynamic_bytes: dynamic shared memory of its launch; None leaves the sidecar's.
+        change: what its launch does differently.
     """
 
     name: str
@@ -42,7 +43,7 @@ class StudiedVariant:
     source: str = ""
     diff: str = ""
     artifact: Artifact | None = None
-    dynamic_bytes: int | None = None
+    change: LaunchChange = field(default_factory=LaunchChange)
     proof: Proof = field(default_factory=Proof)
     resources: Resources = field(default_factory=Resources)
     notes: tuple[str, ...] = ()

@@ -15,7 +15,6 @@ from tilewright.plan.decide import decide
 from tilewright.receipt import record
 from tilewright.sass.nvdisasm import find_nvdisasm
 from tilewright.sass.proof import OverlapProof
-from tilewright.source.analysis import analyse
 from tilewright.source.kernel import Refusal, TiledKernel
 from tilewright.source.trips import trip_count
 from tilewright.workflow.opening import Opened
@@ -33,6 +32,7 @@ from tilewright.workflow.records import (
 from tilewright.workflow.study import StudiedVariant, Study
 from tilewright.workflow.threads import with_threads
 from tilewright.workflow.trip_sets import trip_sets
+from tilewright.workflow.understanding import understand
 from tilewright.workflow.variants import later_variants, make, proof_of, rewriters, widened_control
 
 NO_SIDECAR = (
@@ -65,7 +65,7 @@ def study(
         baseline_resources=resources_record(opened.baseline, dynamic),
         notes=() if spec is not None else (NO_SIDECAR,),
     )
-    understood = analyse(opened.kernel, opened.block)
+    understood = understand(opened.kernel, opened.block, opened.shared_bytes)
     if not isinstance(understood, Refusal):
         understood = confirm(understood, opened.compiler) or understood
     if isinstance(understood, Refusal):
@@ -117,7 +117,7 @@ def _full(
         variants=tuple(variants),
         widened=widened_control(kernel, opened.compiler),
         assumptions=tuple(assumptions),
-        notes=(*base.notes, plan.cliff_text) if rows else base.notes,
+        notes=(*base.notes, *kernel.steps, *((plan.cliff_text,) if rows else ())),
         extra_sets=extra,
         reduction=reduction,
     )

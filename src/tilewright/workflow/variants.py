@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tilewright.arch.arch import Arch
 from tilewright.build.artifact import Artifact, CompileFailure
+from tilewright.launch.bind import LaunchChange
 from tilewright.receipt import record
 from tilewright.rewrite import controls, cp_async, ldg
 from tilewright.rewrite.result import Remedy, RewrittenSource
@@ -162,7 +163,8 @@ def _finished(
         refusal = record.Refusal("no_overlap", "the compiler undid the overlap", hint="; ".join(tried))
     if refusal is not None:
         return refused(name, stages, refusal)
-    dynamic = best.source.dynamic_bytes
+    change = best.source.launch
+    dynamic = change.shared_bytes
     notes: list[str] = []
     if best.source.remedy.text():
         notes.append(f"added {best.source.remedy.text()}")
@@ -175,9 +177,9 @@ def _finished(
         best.source.text,
         best.source.diff,
         best.artifact,
-        dynamic or None,
+        change,
         proof_record(proof, baseline.mma_per_tile if known else None, tried),
-        resources_record(best.artifact, dynamic),
+        resources_record(best.artifact, dynamic or 0),
         tuple(notes),
         _waited(best, compiler),
     )
@@ -185,20 +187,22 @@ def _finished(
 
 def _waited(best: Attempt, compiler: Compiler) -> StudiedControl | None:
     text = controls.waited(best.source)
-    return control("waited", text, compiler, best.source.dynamic_bytes or None) if text is not None else None
+    return control("waited", text, compiler, best.source.launch) if text is not None else None
 
 
 def widened_control(kernel: TiledKernel, compiler: Compiler) -> StudiedControl | None:
     """The baseline with its loads widened and nothing else, where that is possible."""
     text = controls.widened(kernel)
-    return None if isinstance(text, Refusal) else control("widened", text, compiler, None)
+    if isinstance(text, Refusal):
+        return None
+    return control("widened", text, compiler, LaunchChange(shared_bytes=kernel.launch_shared_bytes))
 
 
-def control(name: str, text: str, compiler: Compiler, dynamic_bytes: int | None) -> StudiedControl | None:
+def control(name: str, text: str, compiler: Compiler, change: LaunchChange) -> StudiedControl | None:
     outcome = compiler.build(text)
     if isinstance(outcome, CompileFailure):
         return None
-    return StudiedControl(name, outcome, proof_record(proof_of(outcome, compiler), None), dynamic_bytes)
+    return StudiedControl(name, outcome, proof_record(proof_of(outcome, compiler), None), change)
 
 
 def later_variants(arch: Arch) -> list[StudiedVariant]:

@@ -1,0 +1,51 @@
+"""Runs the passes, each until it has nothing left to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tilewright.normalise.result import Normalised, Pass, Situation
+from tilewright.source.edits import finish
+from tilewright.source.kernel import Refusal
+from tilewright.source.line_map import LineMap
+from tilewright.source.reader import OpenKernel, reopen
+
+PASSES: tuple[Pass, ...] = ()
+_MAX_ROUNDS = 32  # a pass that finds something 32 times over is going in circles
+
+
+def normalise(
+    kernel: OpenKernel,
+    block: tuple[int, int, int] | None = None,
+    shared_bytes: int | None = None,
+    passes: Sequence[Pass] = PASSES,
+) -> Normalised:
+    """Bring a kernel into a form that the analysis reads; what is not touched stays byte for byte.
+
+    Args:
+        block: threads of a block per dimension, where known.
+        shared_bytes: dynamic shared memory of the launch, where it is the same at every size.
+    """
+    out = Normalised(kernel)
+    left = shared_bytes
+    for one in passes:
+        for _ in range(_MAX_ROUNDS):
+            change = one(Situation(out.kernel, block, left))
+            if change is None:
+                break
+            if isinstance(change, Refusal):
+                line = None if change.line is None else out.line(change.line)
+                return replace(out, refusal=replace(change, line=line))
+            text = out.kernel.source.text
+            after = reopen(out.kernel, finish(text, change.edits).encode())
+            step = f"{change.what} (line {out.line(change.line)})"
+            left = left if change.shared_bytes is None else change.shared_bytes
+            out = replace(
+                out,
+                kernel=after,
+                maps=(*out.maps, LineMap.of(text, change.edits)),
+                steps=(*out.steps, step),
+                shared_bytes=out.shared_bytes if change.shared_bytes is None else change.shared_bytes,
+            )
+    return out
