@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tilewright.launch.dtypes import DType
 from tilewright.launch.expressions import Expression
 from tilewright.launch.spec import ArgSpec, LaunchSpec, Role, Triple
+from tilewright.launch.tensor_maps import FlagArg, TensorMapArg
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,10 +41,14 @@ class LaunchChange:
     Attributes:
         shared_bytes: dynamic shared memory per block instead of the sidecar's; None leaves it.
         constants: constants of the file with other values, such as a halved BM: grid and block follow them.
+        tensor_maps: parameters appended to the kernel's own, in this order.
+        flags: ``int`` parameters behind the tensor maps.
     """
 
     shared_bytes: int | None = None
     constants: Mapping[str, int | float] = field(default_factory=dict)
+    tensor_maps: tuple[TensorMapArg, ...] = ()
+    flags: tuple[FlagArg, ...] = ()
 
 
 @dataclass(frozen=True)
