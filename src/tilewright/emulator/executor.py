@@ -19,8 +19,9 @@ from tilewright.emulator.machine.chunk import Geometry
 from tilewright.emulator.machine.global_memory import Buffer
 from tilewright.emulator.options import EmulatorOptions, Schedule, chosen_blocks
 from tilewright.emulator.run import Emulation, emulate, text_of
+from tilewright.emulator.tensor.maps import TensorMap
 from tilewright.errors import TilewrightError
-from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
+from tilewright.launch.bind import BoundArgument, BoundArray, BoundLaunch, BoundScalar
 from tilewright.launch.executor import Part, Program, RunResult
 
 KEPT_KERNELS = 64
@@ -152,7 +153,7 @@ def _any_byte(marks: np.ndarray, item_bytes: int) -> Any:
 def _misfit(parsed: Parsed, launch: BoundLaunch, arch: str) -> str:
     """Why a launch cannot be made; "" where it can."""
     function = parsed.function
-    have = [arg.dtype.item_bytes if isinstance(arg, BoundScalar) else 8 for arg in launch.arguments]
+    have = [arg.param_bytes for arg in launch.arguments]
     need = [param.size_bytes for param in function.params]
     if need != have:
         return f"the kernel takes parameters of {need} bytes, the sidecar gives {have}"
@@ -192,11 +193,19 @@ def _params(parsed: Parsed, launch: BoundLaunch, numbers: Mapping[str, int]) -> 
     out = bytearray(parsed.param_bytes)
     for param, argument in zip(parsed.function.params, launch.arguments, strict=True):
         at = parsed.param_offsets[param.name]
-        raw = argument.raw() if isinstance(argument, BoundScalar) else _pointer(argument, numbers)
+        raw = _raw(argument, numbers)
         out[at : at + len(raw)] = raw
     return bytes(out)
 
 
-def _pointer(array: BoundArray, numbers: Mapping[str, int]) -> bytes:
-    address: Any = (numbers[array.owner] << OFFSET_BITS) + array.offset * array.dtype.item_bytes
-    return np.int64(address).tobytes()
+def _raw(argument: BoundArgument, numbers: Mapping[str, int]) -> bytes:
+    if isinstance(argument, BoundScalar):
+        return argument.raw()
+    start = numbers[argument.owner] << OFFSET_BITS
+    if isinstance(argument, BoundArray):
+        address: Any = start + argument.offset * argument.dtype.item_bytes
+        return np.int64(address).tobytes()
+    if argument.obstacle:
+        return bytes(argument.param_bytes)
+    address = start + argument.offset_bytes
+    return TensorMap(argument.element, address, argument.dims, argument.pitches, argument.box).encode()

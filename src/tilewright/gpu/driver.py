@@ -10,7 +10,12 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tilewright.launch.tensor_maps import BoundTensorMap
+
+if TYPE_CHECKING:
+    import numpy as np
 
 TIMED_OUT = "TIMED_OUT"  # ours: a kernel that did not end in time
 DEADLINE_S = 60.0
@@ -162,3 +167,53 @@ def allow_shared_bytes(kernel: Any, count_bytes: int, device: int) -> None:
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     handle = checked(driver.cuDeviceGet(device))
     checked(driver.cuKernelSetAttribute(attribute, count_bytes, kernel, handle))
+
+
+def encode_tensor_map(tensor: BoundTensorMap, address: int) -> np.ndarray:
+    """The map as uint8[128], for a buffer at ``address``: no interleave, no swizzle, zeros outside of the tensor.
+
+    Raises:
+        DeviceError: the driver refuses it; the text says what was asked for.
+    """
+    import numpy as np
+    from cuda.bindings import driver
+
+    wide, narrow = driver.cuuint64_t, driver.cuuint32_t
+    try:
+        encoded = checked(
+            driver.cuTensorMapEncodeTiled(
+                getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{tensor.element.upper()}"),
+                len(tensor.dims),
+                address + tensor.offset_bytes,
+                [wide(extent) for extent in tensor.dims],
+                [wide(pitch) for pitch in tensor.pitches],
+                [narrow(extent) for extent in tensor.box],
+                [narrow(1) for _ in tensor.box],
+                driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+                driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_NONE,
+                driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            )
+        )
+    except DeviceError as fault:
+        asked = f"{tensor.element} {tensor.dims}, pitches {tensor.pitches} bytes, box {tensor.box}"
+        raise DeviceError(fault.name, f"the tensor map '{tensor.name}' was refused: {asked}") from None
+    return np.array([int(word) for word in encoded.opaque], np.uint64).view(np.uint8)
+
+
+def launch_kernel(
+    kernel: Any,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    shared_bytes: int,
+    stream: Any,
+    arguments: list[np.generic | np.ndarray],
+) -> None:
+    """Put a launch on a stream. Each argument is copied byte by byte, so that structures can be passed by value."""
+    import numpy as np
+    from cuda.bindings import driver
+
+    held = [np.ascontiguousarray(argument).reshape(-1) for argument in arguments]
+    addresses = np.array([each.ctypes.data for each in held], np.uint64)  # as void* kernelParams[]
+    function = driver.CUfunction(int(kernel))  # a CUkernel may be passed as a CUfunction: cuLaunchKernel
+    checked(driver.cuLaunchKernel(function, *grid, *block, shared_bytes, stream, addresses.ctypes.data, 0))

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from tilewright.errors import EXIT_MISSING, TilewrightError
 from tilewright.gpu.buffers import DeviceArrays
 from tilewright.gpu.device import GpuInfo, arch_mismatch, find_gpu
-from tilewright.gpu.driver import TIMED_OUT, DeviceError, allow_shared_bytes, faults, synchronize
-from tilewright.launch.bind import BoundLaunch, BoundScalar
+from tilewright.gpu.driver import (
+    TIMED_OUT,
+    DeviceError,
+    allow_shared_bytes,
+    encode_tensor_map,
+    faults,
+    launch_kernel,
+    synchronize,
+)
+from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
 from tilewright.launch.executor import Part, Program, RunResult
 
 if TYPE_CHECKING:
@@ -133,26 +141,38 @@ class GpuExecutor:
         from cuda.core import LaunchConfig
         from cuda.core import launch as cuda_launch
 
+        arguments = kernel_arguments(launch, arrays.pointer)
+        if any(not isinstance(arg, BoundScalar | BoundArray) for arg in launch.arguments):
+            # cuda-core passes structures by value only as descriptors that it has made itself, from arrays of its own.
+            launch_kernel(kernel.handle, launch.grid, launch.block, launch.shared_bytes, self.stream_handle, arguments)
+            return
         with faults():
             config = LaunchConfig(grid=launch.grid, block=launch.block, shmem_size=launch.shared_bytes)
-            cuda_launch(self.stream, config, kernel, *kernel_arguments(launch, arrays.pointer))
+            cuda_launch(self.stream, config, kernel, *arguments)
 
 
-def kernel_arguments(launch: BoundLaunch, pointer: Any) -> list[np.generic]:
-    """The parameters as unsigned integers of their widths: a launch copies bytes and knows no types.
+def kernel_arguments(launch: BoundLaunch, pointer: Any) -> list[np.generic | np.ndarray]:
+    """The parameters as unsigned integers of their widths, or as uint8[128]: a launch copies bytes and knows no types.
 
     Args:
         pointer: name of a buffer → its address.
+
+    Raises:
+        DeviceError: the driver refuses a tensor map.
     """
     import numpy as np
 
-    arguments: list[np.generic] = []
+    arguments: list[np.generic | np.ndarray] = []
     for arg in launch.arguments:
         if isinstance(arg, BoundScalar):
             raw = arg.raw()
             arguments.append(np.frombuffer(raw, f"u{len(raw)}")[0])
-        else:
+        elif isinstance(arg, BoundArray):
             arguments.append(np.uint64(pointer(arg.owner) + arg.offset * arg.dtype.item_bytes))
+        elif arg.obstacle:
+            arguments.append(np.zeros(arg.param_bytes, np.uint8))
+        else:
+            arguments.append(encode_tensor_map(arg, pointer(arg.owner)))
     return arguments
 
 
@@ -163,7 +183,7 @@ def _check_parameters(kernel: Any, launch: BoundLaunch) -> None:
             need = [int(info[1]) for info in kernel.arguments_info]
     except DeviceError:
         return  # drivers before CUDA 12.4 do not tell
-    have = [arg.dtype.item_bytes if isinstance(arg, BoundScalar) else 8 for arg in launch.arguments]
+    have = [arg.param_bytes for arg in launch.arguments]
     if need != have:
         text = f"the kernel takes parameters of {need} bytes, the sidecar gives {have}"
         raise DeviceError("parameters do not fit", text)

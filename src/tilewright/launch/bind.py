@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tilewright.launch.dtypes import DType
 from tilewright.launch.expressions import Expression
 from tilewright.launch.spec import ArgSpec, LaunchSpec, Role, Triple
-from tilewright.launch.tensor_maps import FlagArg, TensorMapArg
+from tilewright.launch.tensor_maps import FLAG_DTYPE, BoundTensorMap, FlagArg, TensorMapArg, bound_maps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,6 +59,11 @@ class BoundScalar:
     dtype: DType
     value: int | float
 
+    @property
+    def param_bytes(self) -> int:
+        """Bytes of the kernel's parameter."""
+        return self.dtype.item_bytes
+
     def raw(self) -> bytes:
         """The value as the kernel's parameter holds it: ``dtype.item_bytes`` bytes."""
         import numpy as np
@@ -103,9 +108,17 @@ class BoundArray:
     is_read_first: bool = True
 
     @property
+    def param_bytes(self) -> int:
+        """Bytes of the kernel's parameter, an address."""
+        return 8
+
+    @property
     def owner(self) -> str:
         """The argument whose buffer this is: the key of its storage."""
         return self.alias_of or self.name
+
+
+BoundArgument = BoundScalar | BoundArray | BoundTensorMap
 
 
 @dataclass(frozen=True)
@@ -115,14 +128,14 @@ class BoundLaunch:
     Attributes:
         grid, block: blocks and threads per dimension.
         shared_bytes: dynamic shared memory per block.
-        arguments: in the order of the signature.
+        arguments: in the order of the signature; what a variant appends stands behind.
         sizes: the size set it was bound to.
     """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int
-    arguments: tuple[BoundScalar | BoundArray, ...]
+    arguments: tuple[BoundArgument, ...]
     sizes: Mapping[str, int]
 
     @property
@@ -190,11 +203,12 @@ def bind(
     shared_bytes = spec.shared_bytes.evaluate_int(names) if change.shared_bytes is None else change.shared_bytes
     if shared_bytes < 0:
         raise spec.error(("launch", "shared_bytes"), "out_of_range", f"shared_bytes is {shared_bytes}.")
+    arguments = _arguments(spec, names)
     return BoundLaunch(
         grid=_extents(spec, "grid", spec.grid, names, limits.max_grid),
         block=_block(spec, names, limits),
         shared_bytes=shared_bytes,
-        arguments=_arguments(spec, names),
+        arguments=(*arguments, *_appended(spec, change, arguments, names)),
         sizes=dict(sizes),
     )
 
@@ -239,6 +253,21 @@ def _arguments(spec: LaunchSpec, names: Mapping[str, int | float]) -> tuple[Boun
                 )
                 raise spec.error(("args", index), "out_of_range", message)
     return tuple(bound)
+
+
+def _appended(
+    spec: LaunchSpec,
+    change: LaunchChange,
+    arguments: tuple[BoundScalar | BoundArray, ...],
+    names: Mapping[str, int | float],
+) -> tuple[BoundTensorMap | BoundScalar, ...]:
+    """Tensor maps and flags; a scalar argument wins over a size or a constant of its name."""
+    if not (change.tensor_maps or change.flags):
+        return ()
+    arrays = {arg.name: arg for arg in arguments if isinstance(arg, BoundArray)}
+    scalars = {arg.name: arg.value for arg in arguments if isinstance(arg, BoundScalar)}
+    maps, flags = bound_maps(spec, change.tensor_maps, change.flags, arrays, {**names, **scalars})
+    return (*maps, *(BoundScalar(name, FLAG_DTYPE, value) for name, value in flags.items()))
 
 
 def _scalar(

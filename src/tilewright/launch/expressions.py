@@ -1,13 +1,15 @@
 """The sidecar's expressions: ``ceil_div(N, BN)``. Parsed by a small Pratt parser, never ``eval``-ed.
 
-The grammar is ``+ - * / // % **``, parentheses, numbers, the functions of ``FUNCTIONS`` and names. ``//`` and ``%``
-round as Python's do (towards minus infinity). ``/`` is the true division, with one promise: two integers whose quotient
-is whole give an integer, exactly. So ``K / BK`` can be a grid size where it divides, and is reported where it does not.
+The grammar is ``+ - * / // % **``, comparisons (1 or 0), parentheses, numbers, the functions of ``FUNCTIONS`` and
+names. ``//`` and ``%`` round as Python's do (towards minus infinity). ``/`` is the true division, with one promise: two
+integers whose quotient is whole give an integer, exactly. So ``K / BK`` can be a grid size where it divides, and is
+reported where it does not.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -75,20 +77,32 @@ def _ceil_div(a: int | float, b: int | float) -> int | float:
 
 
 # name -> (fewest arguments, most arguments or None, function)
-FUNCTIONS: Mapping[str, tuple[int, int | None, Callable[..., int | float]]] = {
+Functions = Mapping[str, tuple[int, int | None, Callable[..., int | float]]]
+FUNCTIONS: Functions = {
     "ceil_div": (2, 2, _ceil_div),
     "min": (1, None, lambda *values: min(values)),
     "max": (1, None, lambda *values: max(values)),
     "sqrt": (1, 1, math.sqrt),
 }
+# Of the flags that a variant appends to a launch: the names are those of its tensor maps, 1 where one can be made.
+FLAG_FUNCTIONS: Functions = {
+    **FUNCTIONS,
+    "encodable": (1, None, lambda *values: min(values)),
+}
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>0[xX][0-9a-fA-F]+|(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)"
-    r"|(?P<name>[A-Za-z_]\w*)|(?P<symbol>\*\*|//|[-+*/%(),]))"
+    r"|(?P<name>[A-Za-z_]\w*)|(?P<symbol>\*\*|//|[=!<>]=|[-+*/%(),<>]))"
 )
 
-# Binding powers (left, right) as in Python: ** binds to the right and tighter than a sign before it.
-_BINARY = {"+": (1, 2), "-": (1, 2), "*": (3, 4), "/": (3, 4), "//": (3, 4), "%": (3, 4), "**": (8, 7)}
+# Binding powers (left, right): ** binds to the right and tighter than a sign before it, comparisons bind least.
+_COMPARISONS: Mapping[str, Callable[[int | float, int | float], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+_BINARY = {
+    **dict.fromkeys(_COMPARISONS, (0, 1)), "+": (1, 2), "-": (1, 2), "*": (3, 4), "/": (3, 4), "//": (3, 4),
+    "%": (3, 4), "**": (8, 7),
+}  # fmt: skip
 _SIGN_POWER = 5
 MAX_DEPTH = 60  # nesting; far beyond anything a launch needs
 
@@ -217,14 +231,18 @@ class Expression:
         return value
 
 
-def parse(text: str, place: Place | None = None) -> Expression:
-    """Parse one expression; function names and argument counts are checked here, names when it is evaluated."""
+def parse(text: str, place: Place | None = None, functions: Functions | None = None) -> Expression:
+    """Parse one expression; function names and argument counts are checked here, names when it is evaluated.
+
+    Args:
+        functions: those that it may call; ``FUNCTIONS`` by default.
+    """
     place = place or Place()
     parser = _Parser(text, place)
     root = parser.expression()
     if parser.peek()[0] != "end":
         raise parser.error(f"unexpected '{parser.peek()[1]}'")
-    _check_calls(root, text, place)
+    _check_calls(root, text, place, functions or FUNCTIONS)
     return Expression(text, root, place)
 
 
@@ -239,7 +257,7 @@ def parse_call(text: str, place: Place | None = None) -> tuple[str, tuple[Expres
     if parser.peek()[0] != "end":
         raise parser.error(f"unexpected '{parser.peek()[1]}'")
     for argument in call.arguments:
-        _check_calls(argument, text, place)
+        _check_calls(argument, text, place, FUNCTIONS)
     return name, tuple(Expression(text, argument, place) for argument in call.arguments)
 
 
@@ -256,24 +274,24 @@ def _names(node: Node) -> set[str]:
     return set()
 
 
-def _check_calls(node: Node, text: str, place: Place) -> None:
+def _check_calls(node: Node, text: str, place: Place, functions: Functions) -> None:
     match node:
         case Unary(_, operand):
-            _check_calls(operand, text, place)
+            _check_calls(operand, text, place, functions)
         case Binary(_, left, right):
-            _check_calls(left, text, place)
-            _check_calls(right, text, place)
+            _check_calls(left, text, place, functions)
+            _check_calls(right, text, place, functions)
         case Call(function, arguments):
-            if function not in FUNCTIONS:
-                message = f"'{function}' is not a function of expressions; they have {', '.join(FUNCTIONS)}."
+            if function not in functions:
+                message = f"'{function}' is not a function of expressions; they have {', '.join(functions)}."
                 raise place.error("unknown_function", message)
-            fewest, most, _ = FUNCTIONS[function]
+            fewest, most, _ = functions[function]
             if len(arguments) < fewest or (most is not None and len(arguments) > most):
                 need = f"{fewest}" if most == fewest else f"at least {fewest}"
                 message = f"{function} takes {need} arguments and got {len(arguments)} in '{_short(text)}'."
                 raise place.error("bad_expression", message)
             for argument in arguments:
-                _check_calls(argument, text, place)
+                _check_calls(argument, text, place, functions)
 
 
 def _unknown_name(expression: Expression, name: str, names: Mapping[str, object]) -> TilewrightError:
@@ -294,21 +312,21 @@ def _value(node: Node, names: Mapping[str, int | float]) -> int | float:
                 return value
             case Name(name):
                 return names[name]
-            case Unary(operator, operand):
+            case Unary(symbol, operand):
                 value = _value(operand, names)
-                return -value if operator == "-" else value
-            case Binary(operator, left, right):
-                return _bounded(_binary(operator, _value(left, names), _value(right, names)))
+                return -value if symbol == "-" else value
+            case Binary(symbol, left, right):
+                return _bounded(_binary(symbol, _value(left, names), _value(right, names)))
             case Call(function, arguments):
-                return FUNCTIONS[function][2](*(_value(argument, names) for argument in arguments))
+                return FLAG_FUNCTIONS[function][2](*(_value(argument, names) for argument in arguments))
     except ZeroDivisionError:
         raise _Arithmetic("a division by zero") from None
     except (OverflowError, ValueError):
         raise _Arithmetic("out of range") from None
 
 
-def _binary(operator: str, a: int | float, b: int | float) -> int | float:
-    match operator:
+def _binary(symbol: str, a: int | float, b: int | float) -> int | float:
+    match symbol:
         case "+":
             return a + b
         case "-":
@@ -322,8 +340,9 @@ def _binary(operator: str, a: int | float, b: int | float) -> int | float:
             return a // b
         case "%":
             return a % b
-        case _:
+        case "**":
             return _power(a, b)
+    return int(_COMPARISONS[symbol](a, b))
 
 
 def _power(a: int | float, b: int | float) -> int | float:
