@@ -95,7 +95,7 @@ class EmulatorExecutor:
             key, parsed = self._parse(program)
         except TilewrightError as error:
             return RunResult({}, error=error.message, is_unsupported=True), None
-        misfit = _misfit(parsed, launch, program.arch)
+        misfit = misfit_of(parsed, launch, program.arch)
         if misfit:
             return RunResult({}, error=misfit), None
         try:
@@ -106,7 +106,7 @@ class EmulatorExecutor:
         buffers, numbers = _buffers(launch, arrays, options.blocks != "all")
         cluster = parsed.function.cluster or (1, 1, 1)
         geometry = Geometry(launch.grid, launch.block, cluster, kernel.layout.smem_bytes, launch.shared_bytes)
-        params = _params(parsed, launch, numbers)
+        params = params_of(parsed, launch, numbers)
         done = emulate(kernel, geometry, buffers, params, options, self.main_file)
         if done.error:
             return RunResult({}, done.hazards, done.error, is_unsupported=done.is_unsupported), done
@@ -150,7 +150,7 @@ def _any_byte(marks: np.ndarray, item_bytes: int) -> Any:
     return whole.reshape(-1, item_bytes).any(axis=1)
 
 
-def _misfit(parsed: Parsed, launch: BoundLaunch, arch: str) -> str:
+def misfit_of(parsed: Parsed, launch: BoundLaunch, arch: str) -> str:
     """Why a launch cannot be made; "" where it can."""
     function = parsed.function
     have = [arg.param_bytes for arg in launch.arguments]
@@ -189,7 +189,7 @@ def _buffers(
     return buffers, numbers
 
 
-def _params(parsed: Parsed, launch: BoundLaunch, numbers: Mapping[str, int]) -> bytes:
+def params_of(parsed: Parsed, launch: BoundLaunch, numbers: Mapping[str, int]) -> bytes:
     out = bytearray(parsed.param_bytes)
     for param, argument in zip(parsed.function.params, launch.arguments, strict=True):
         at = parsed.param_offsets[param.name]

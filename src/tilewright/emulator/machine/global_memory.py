@@ -18,6 +18,20 @@ if TYPE_CHECKING:
 
 
 @dataclass
+class Reach:
+    """How far a buffer was used.
+
+    Attributes:
+        read_end, write_end: the end of the furthest read and write, in bytes; 0 where there was none.
+        is_read_first: bytes were read that nobody had written.
+    """
+
+    read_end: int = 0
+    write_end: int = 0
+    is_read_first: bool = False
+
+
+@dataclass
 class Buffer:
     """Bytes that a kernel may address.
 
@@ -29,6 +43,7 @@ class Buffer:
         touched: one bool per byte, for a caller who asks what was written; else None.
         item_bytes: of an element.
         order: which blocks read and wrote it, where nothing can order them; else None.
+        reach: how far it was used, for a caller who asks; else None.
     """
 
     name: str
@@ -38,13 +53,14 @@ class Buffer:
     touched: Array | None = None
     item_bytes: int = 1
     order: BlockOrder | None = None
+    reach: Reach | None = None
     _views: dict[str, Array] = field(default_factory=dict)
 
     @property
     def is_noted(self) -> bool:
         """Accesses are looked at one by one."""
         marked = self.written is not None or self.touched is not None or self.order is not None
-        return marked or not self.is_writable
+        return marked or not self.is_writable or self.reach is not None
 
     def view(self, dtype: str) -> Array:
         found = self._views.get(dtype)
@@ -198,6 +214,12 @@ class GlobalMemory:
         return out
 
     def _note(self, active: Active, buffer: Buffer, offset: Array, size: int, site: int, what: str) -> None:
+        if buffer.reach is not None:
+            end = int(offset.max()) + size
+            if what == "write":
+                buffer.reach.write_end = max(buffer.reach.write_end, end)
+            else:
+                buffer.reach.read_end = max(buffer.reach.read_end, end)
         if what == "write":
             if not buffer.is_writable:
                 self.watch.input_modified(active, offset, size, site, buffer.name)
@@ -211,7 +233,9 @@ class GlobalMemory:
                 self.watch.between_blocks("race_between_blocks", active, strange, offset, size, site, buffer.name)
         if buffer.written is not None:
             fresh: Array = ~buffer.written[offset[:, None] + np.arange(size)]
-            if fresh.any():
+            if fresh.any() and buffer.reach is not None:
+                buffer.reach.is_read_first = True
+            elif fresh.any():
                 self.watch.global_uninitialised(active, np.asarray(fresh.any(axis=1)), offset, size, site, buffer.name)
 
     def _in_order(self, active: Active, buffer: Buffer, offset: Array, rows: Array, site: int) -> None:
