@@ -1,0 +1,100 @@
+"""Runs the whole job on many random kernels and writes down what was offered, and whether any of it was wrong.
+
+    python benchmarks/generated_kernels.py --count 300 --jobs 2 --out benchmarks/results/generated.json
+
+Every variant that the tool accepts is verified once more against its kernel, at sizes that the tool did not use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import platform
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "generated"))
+
+
+def one(seed: int, trap: bool, arch: str, names: tuple[str, ...]) -> dict[str, Any]:
+    """One kernel, in a folder and with a cache of its own."""
+    from judge import judge
+
+    from tilewright.settings import Settings
+
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        found = judge(seed, root, Settings(cache_dir=root / "cache"), trap=trap, arch=arch, names=names)
+    return {**found.record(), "seconds": round(time.perf_counter() - start, 2)}
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Counts over the kernels whose baseline passes."""
+    legal = [r for r in rows if r["baseline"] == "passed" and not r["error"]]
+    offered = [r for r in legal if r["offered"]]
+    variants = Counter(name.split()[0] for r in legal for name in r["offered"])
+    reasons = Counter(r["refused"][0].split(":")[0] for r in legal if not r["offered"] and r["refused"])
+    return {
+        "kernels": len(rows),
+        "baseline_passed": len(legal),
+        "accepted": len(offered),
+        "accepted_share": round(len(offered) / max(len(legal), 1), 4),
+        "variants_accepted": sum(variants.values()),
+        "accepted_by_variant": dict(variants),
+        "wrong": sum(len(r["wrong"]) for r in rows),
+        "failed_own_verification": sum(len(r["failed"]) for r in rows),
+        "errors": sum(bool(r["error"]) for r in rows),
+        "refusals": dict(reasons),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--arch", default="sm_86")
+    parser.add_argument("--traps", action="store_true", help="kernels that must not be rewritten")
+    parser.add_argument("--variants", default="ldg,ldg_single,cp_async")
+    parser.add_argument("--out", type=Path)
+    a = parser.parse_args()
+    names = tuple(a.variants.split(","))
+    seeds = range(a.first, a.first + a.count)
+    rows: list[dict[str, Any]] = []
+    with ProcessPoolExecutor(a.jobs) as pool:
+        for row in pool.map(partial(one, trap=a.traps, arch=a.arch, names=names), seeds):
+            rows.append(row)
+            odd = row["wrong"] or row["failed"] or row["error"] or (a.traps and row["offered"])
+            mark = "WRONG " if odd else "" if row["offered"] else "refused "
+            if mark or len(rows) % 20 == 0:
+                why = row["error"] or row["wrong"] or row["failed"] or row["refused"][:1]
+                print(f"{len(rows)}/{a.count} seed {row['seed']} {mark}{why}")
+    counts = summary(rows)
+    print(json.dumps(counts, indent=1))
+    if a.out:
+        head = {
+            "what": "random tiled kernels through `pipeline`, accepted variants verified again at other sizes",
+            "date": datetime.date.today().isoformat(),
+            "executor": "emulator",
+            "arch": a.arch,
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+            "seeds": [a.first, a.first + a.count],
+            "traps": a.traps,
+            "variants": names,
+        }
+        a.out.write_text(json.dumps({**head, "summary": counts, "kernels": rows}, indent=1) + "\n")
+    return 1 if counts["wrong"] or (a.traps and counts["accepted"]) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
