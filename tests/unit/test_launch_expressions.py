@@ -125,3 +125,11 @@ def test_call_form_of_a_fill() -> None:
     for text in ("randint", "randint(1, 2) + 1", "3"):
         with pytest.raises(TilewrightError):
             parse_call(text)
+
+
+def test_comparisons_give_one_or_zero_and_bind_least() -> None:
+    assert [parse(f"2 {sign} 3").evaluate({}) for sign in ("==", "!=", "<", "<=", ">", ">=")] == [0, 1, 1, 1, 0, 0]
+    assert parse("1 + 1 == 2 * 1").evaluate({}) == 1
+    assert parse("(N > 1) * 5").evaluate(NAMES) == 5
+    with pytest.raises(TilewrightError, match="unexpected '='"):
+        parse("a = b")
