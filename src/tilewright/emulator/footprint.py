@@ -62,7 +62,8 @@ def footprint(
         kernel = compile_kernel(parsed, launch.shared_bytes)
     except Fault as fault:
         return Footprint({}, (), text_of(fault, parsed.graph, main_file))
-    buffers, numbers = [], {}
+    buffers: list[Buffer] = []
+    numbers: dict[str, int] = {}
     for array in launch.buffers:
         numbers[array.name] = len(buffers) + 1
         size_bytes = array.storage_elements * array.dtype.item_bytes

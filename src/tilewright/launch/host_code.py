@@ -87,8 +87,8 @@ def launch_sites(text: str, kernel: str) -> tuple[LaunchSite, ...]:
 def definitions(text: str, site: LaunchSite) -> dict[str, str]:
     """What the host function says, before the launch, that its locals are: name → text, the nearest one counting.
 
-    ``dim3 grid(a, b);`` gives ``grid`` the text ``dim3(a, b)``; ``grid.x = a;`` gives ``grid.x``. What is assigned later
-    than it is declared keeps the last text before the launch.
+    ``dim3 grid(a, b);`` gives ``grid`` the text ``dim3(a, b)``; ``grid.x = a;`` gives ``grid.x``. What is assigned
+    later than it is declared keeps the last text before the launch.
     """
     code = bare(text)[site.function : site.statement]
     found: dict[str, str] = {}

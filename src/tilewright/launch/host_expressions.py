@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from tilewright.launch.expressions import Binary, Call, Name, Node, Number, Unary
+from tilewright.source.device_split import words
 
 # A name → what it stands for, or None where it is not known.
 Resolve = Callable[[str], Node | None]
@@ -16,9 +17,9 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<number>0[xX][0-9a-fA-F]+|(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)(?P<suffix>[uUlLfF]*)"
     r"|(?P<name>(?:::)?[A-Za-z_]\w*(?:\s*(?:::|\.|->)\s*[A-Za-z_]\w*)*)|(?P<symbol><<|>>|[-+*/%(),<>]))"
 )
-_CAST = frozenset(
-    """int unsigned long short size_t float double int32_t int64_t uint32_t uint64_t uint signed char auto const std::size_t
-    std::int64_t std::uint32_t""".split()
+_CAST = words(
+    """int unsigned long short size_t float double int32_t int64_t uint32_t uint64_t uint signed char auto const
+    std::size_t std::int64_t std::uint32_t"""
 )
 _CEIL_DIV = re.compile(
     r"(?i)(?:.*_|.*::)?(?:ceil_?div|div_?ceil|cdiv|div_?up|ceil_?divide|round_?up_?div|div_?round_?up)"

@@ -50,13 +50,14 @@ def _kernel(source: KernelSource, function: KernelFunction, path: Path) -> repor
     from tilewright.source.kernel import Refusal
     from tilewright.source.reader import open_kernel
     from tilewright.source.trips import trip_count
-    from tilewright.workflow.opening import _values, template_arguments
+    from tilewright.workflow.opening import _values
     from tilewright.workflow.records import loop_record, refusal_record, tile_record
+    from tilewright.workflow.template_arguments import template_arguments
     from tilewright.workflow.understanding import understand
 
     spec = _sidecar(path, function.name)
     try:
-        arguments = template_arguments(source, function, spec)
+        arguments = template_arguments(source, function, spec).values
     except TilewrightError as error:
         why = record.Refusal("not_understood", error.message, function.line, error.hint)
         return reports.InspectedKernel(function.name, function.line, why)

@@ -11,6 +11,8 @@ from tilewright.build.artifact import Artifact, BuildRequest, CompileFailure
 from tilewright.build.build import build
 from tilewright.errors import TilewrightError
 from tilewright.launch.bind import bind
+from tilewright.launch.expressions import Number
+from tilewright.launch.host_expressions import read_host_expression
 from tilewright.launch.sidecar import check_against
 from tilewright.launch.spec import LaunchSpec
 from tilewright.settings import Settings
@@ -18,6 +20,7 @@ from tilewright.source.device_view import device_view
 from tilewright.source.parse import number
 from tilewright.source.reader import KernelFunction, KernelSource, OpenKernel, open_kernel, read_source
 from tilewright.verification.reference import load_reference
+from tilewright.workflow.template_arguments import template_arguments
 from tilewright.workflow.threads import bound_of
 
 _KERNEL_NAME = re.compile(r"__global__[^;{}]*?\b(\w+)\s*\(")
@@ -62,6 +65,7 @@ class Opened:
 
     Attributes:
         block: threads of a block. shared_bytes: dynamic shared memory, where it is the same at every size set.
+        notes: what was chosen where the file leaves a choice.
     """
 
     source: KernelSource
@@ -71,6 +75,7 @@ class Opened:
     baseline: Artifact
     block: tuple[int, int, int] | None
     shared_bytes: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 def open_file(
@@ -86,7 +91,8 @@ def open_file(
     if not source.kernels:
         _report_syntax_error(raw, path, arch, spec, settings)
     function = source.kernel(name)
-    arguments = template_arguments(source, function, spec)
+    chosen = template_arguments(source, function, spec)
+    arguments = chosen.values
     expression = function.qualified + (f"<{', '.join(arguments.values())}>" if function.template else "")
     compiler = Compiler(path, arch, expression, spec, settings, use_cache)
     baseline = compiler.build(raw.decode())
@@ -94,6 +100,9 @@ def open_file(
         raise compile_error(baseline, path)
     values, aliases = _values(function, arguments, spec)
     opened = open_kernel(replace(source, aliases={**source.aliases, **aliases}), function, values)
+    more = _evaluated(function, arguments, values, opened.constants.names())
+    if more:
+        opened = open_kernel(opened.source, function, {**values, **more})
     block, shared_bytes = None, None
     if spec is not None:
         constants = opened.constants.names()
@@ -103,7 +112,8 @@ def open_file(
         block = bind(spec, "default", constants).block
         launches = {bind(spec, name, constants).shared_bytes for name in spec.sizes}
         shared_bytes = launches.pop() if len(launches) == 1 else None
-    return Opened(source, function, opened, compiler, baseline, block, shared_bytes)
+    notes = (chosen.note,) if chosen.note else ()
+    return Opened(source, function, opened, compiler, baseline, block, shared_bytes, notes)
 
 
 def compile_error(failure: CompileFailure, path: Path) -> TilewrightError:
@@ -129,35 +139,6 @@ def _report_syntax_error(raw: bytes, path: Path, arch: str, spec: LaunchSpec | N
         raise compile_error(failure, path)
 
 
-def template_arguments(source: KernelSource, function: KernelFunction, spec: LaunchSpec | None) -> dict[str, str]:
-    """Template parameter → argument text: the sidecar's, else those of the file's only launch, else the defaults.
-
-    Raises:
-        TilewrightError: ``source/template_arguments`` where one is missing.
-    """
-    given = list(spec.template) if spec is not None else []
-    if not given:
-        call = re.search(rf"\b{function.name}\s*<([^<>;]*)>\s*<<<", source.text.decode())
-        given = [a.strip() for a in call[1].split(",")] if call is not None else []
-    if len(given) > len(function.template):
-        message = f"{function.name} takes {len(function.template)} template arguments, the sidecar names {len(given)}."
-        if spec is not None and spec.template:
-            raise spec.error(("template",), "template_arguments", message)
-    out: dict[str, str] = {}
-    for i, parameter in enumerate(function.template):
-        text = given[i] if i < len(given) else parameter.default
-        if not text:
-            missing = ", ".join(p.name for p in function.template[i:])
-            raise TilewrightError(
-                "source/template_arguments",
-                f"{function.name} is a template; nothing says what {missing} are.",
-                {"file": source.file, "line": function.line},
-                'Name them in the sidecar, in order: template = ["128", "8"].',
-            )
-        out[parameter.name] = text
-    return out
-
-
 def _values(
     function: KernelFunction, arguments: Mapping[str, str], spec: LaunchSpec | None
 ) -> tuple[dict[str, int], dict[str, str]]:
@@ -174,3 +155,18 @@ def _values(
         if isinstance(value := number(str(text)), int):
             values[name] = value
     return values, aliases
+
+
+def _evaluated(
+    function: KernelFunction, arguments: Mapping[str, str], values: Mapping[str, int], names: Mapping[str, int]
+) -> dict[str, int]:
+    """Template arguments that are expressions of the file's constants: ``BM * 2``."""
+    own = {p.name for p in function.template}
+    known = {name: Number(value) for name, value in names.items() if name not in own}
+    out: dict[str, int] = {}
+    for parameter in function.template:
+        if parameter.kind != "type" and parameter.name not in values:
+            tree = read_host_expression(arguments[parameter.name], known.get)
+            if isinstance(tree, Number) and isinstance(tree.value, int):
+                out[parameter.name] = tree.value
+    return out

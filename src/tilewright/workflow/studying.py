@@ -63,7 +63,7 @@ def study(
         baseline=opened.baseline,
         baseline_proof=proof_record(baseline_proof, None),
         baseline_resources=resources_record(opened.baseline, dynamic),
-        notes=() if spec is not None else (NO_SIDECAR,),
+        notes=opened.notes if spec is not None else (*opened.notes, NO_SIDECAR),
     )
     understood = understand(opened.kernel, opened.block, opened.shared_bytes)
     if not isinstance(understood, Refusal):

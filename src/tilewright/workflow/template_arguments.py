@@ -1,0 +1,132 @@
+"""What a kernel template is instantiated with, where the sidecar does not say: read from the file's launches."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tilewright.errors import TilewrightError
+from tilewright.launch.expressions import Number
+from tilewright.launch.host_code import LaunchSite, bare, closing, definitions, launch_sites, split_spans
+from tilewright.launch.host_expressions import read_host_expression
+from tilewright.launch.spec import LaunchSpec
+from tilewright.source.lexical import Macro
+from tilewright.source.reader import KernelFunction, KernelSource
+
+_NAME = re.compile(r"\b[A-Za-z_]\w*\b")
+_MAX_ROUNDS = 8
+
+
+@dataclass(frozen=True)
+class TemplateArguments:
+    """Parameter → argument text, in order.
+
+    Attributes:
+        note: where the arguments were chosen among several launches: which, and which not; else "".
+    """
+
+    values: dict[str, str]
+    note: str = ""
+
+
+def template_arguments(source: KernelSource, function: KernelFunction, spec: LaunchSpec | None) -> TemplateArguments:
+    """The sidecar's arguments, else those of the file's first launch, else the parameters' defaults.
+
+    A name that only the host function around a launch knows (``const int BM = 128;``) is replaced by what it means.
+
+    Raises:
+        TilewrightError: ``source/template_arguments`` where one is missing, or is known only when the host code runs.
+    """
+    given: list[str | None] = list(spec.template) if spec is not None else []
+    note, unknown = "", ""
+    if not given and function.template:
+        text = source.text.decode()
+        sites = [site for site in launch_sites(text, function.name) if site.template]
+        read = [_resolved(text, site, source, function) for site in sites]
+        if read:
+            given = list(read[0])
+            unknown = next((t for t, r in zip(sites[0].template, read[0], strict=False) if r is None), "")
+            others = [f"<{', '.join(map(str, r))}>" for r in dict.fromkeys(map(tuple, read[1:])) if r != tuple(read[0])]
+            if others:
+                note = (
+                    f"template arguments <{', '.join(map(str, given))}> are those of the launch at line "
+                    f"{sites[0].line}; the file also launches {', '.join(others)}"
+                )
+    if len(given) > len(function.template):
+        message = f"{function.name} takes {len(function.template)} template arguments, the sidecar names {len(given)}."
+        if spec is not None and spec.template:
+            raise spec.error(("template",), "template_arguments", message)
+    out: dict[str, str] = {}
+    for i, parameter in enumerate(function.template):
+        text_ = (given[i] if i < len(given) else None) or parameter.default
+        if not text_:
+            raise _missing(source, function, i, unknown)
+        out[parameter.name] = text_
+    return TemplateArguments(out, note)
+
+
+def _missing(source: KernelSource, function: KernelFunction, index: int, unknown: str) -> TilewrightError:
+    missing = ", ".join(p.name for p in function.template[index:])
+    why = f"{function.name} is a template; nothing says what {missing} are."
+    if unknown:
+        why = f"{function.name} is a template; its launch says '{unknown}', known only when the host code runs."
+    return TilewrightError(
+        "source/template_arguments",
+        why,
+        {"file": source.file, "line": function.line},
+        'Name them in the sidecar, in order: template = ["128", "8"].',
+    )
+
+
+def _resolved(text: str, site: LaunchSite, source: KernelSource, function: KernelFunction) -> list[str | None]:
+    """The launch's arguments in names that mean the same at file scope; None where one cannot be put so."""
+    local = definitions(text, site)
+    head = bare(text)[site.function : site.statement]
+    header = head[: head.find("{")] if "{" in head else ""
+    passed = _macro_arguments(text, site, source.macros)
+    out: list[str | None] = []
+    for argument in site.template[: len(function.template)]:
+        known = argument
+        for _ in range(_MAX_ROUNDS):
+            names = [n for n in _NAME.findall(known) if n in local or n in passed]
+            if not names:
+                break
+            known = _NAME.sub(lambda m: _operand(passed.get(m[0]) or local.get(m[0], m[0])), known)
+        # What the host function gets when it is called has no value here.
+        asked = any(re.search(rf"\b{name}\b", header) and name not in source.macros for name in _NAME.findall(known))
+        value = read_host_expression(known, lambda _: None)
+        if isinstance(value, Number):
+            known = str(value.value)
+        out.append(None if asked and not _is_type(known) else known)
+    return out
+
+
+def _is_type(text: str) -> bool:
+    """``float`` stands in the header of many a function, and is no parameter of it."""
+    words = _NAME.findall(text)
+    plain = "bool char short int long unsigned signed float double half const void __half nv_bfloat16 __nv_bfloat16"
+    return all(word in plain.split() or re.fullmatch(r"u?int\d+_t|size_t|float\d|half2|std", word) for word in words)
+
+
+def _operand(text: str) -> str:
+    return text if re.fullmatch(r"[\w.:]+", text) else f"({text})"
+
+
+def _macro_arguments(text: str, site: LaunchSite, macros: dict[str, Macro]) -> dict[str, str]:
+    """Where the launch stands in a macro's body: its parameters as the first use of the macro passes them."""
+    if not site.in_macro:
+        return {}
+    inside = [m for m in macros.values() if m.params and m.start <= site.start]
+    macro = max(inside, key=lambda m: m.start, default=None)
+    if macro is None or macro.params is None:
+        return {}
+    code = bare(text)
+    for use in re.finditer(rf"\b{macro.name}\s*\(", code):
+        line = code[code.rfind("\n", 0, use.start()) + 1 : use.start()]
+        end = closing(code, use.end() - 1)
+        if "#" in line or end < 0:
+            continue
+        arguments = [code[a:b] for a, b in split_spans(code, use.end(), end)]
+        if len(arguments) == len(macro.params):
+            return dict(zip(macro.params, arguments, strict=True))
+    return {}
