@@ -49,7 +49,7 @@ def macros() -> Iterator[Attack]:
     )
     yield scalar(
         "macro defined twice",
-        (HEAD, "#if 0\n#define AT(i) A[i]\n#else\n#define AT(i) A[(i)]\n#endif\n" + HEAD),
+        (HEAD, "#ifdef EXACT\n#define AT(i) A[i]\n#else\n#define AT(i) A[(i)]\n#endif\n" + HEAD),
         (LOAD_A, LOAD_A.replace("A[row * K + k0 + tx]", "AT(row * K + k0 + tx)")),
         **refuse("not_understood", "AT(row"),
     )

@@ -147,7 +147,7 @@ def test_inline_ptx_is_cut_into_instructions() -> None:
 
 
 def test_addresses_that_a_function_keeps_or_swizzles() -> None:
-    functions = kernel("").functions
+    functions = kernel("keep(n, A); look(A, n); swizzle(n); store(A, 1); calls(A); both(A);").functions
     assert functions["keep"].leaked == {1}
     assert functions["look"].leaked == frozenset()
     assert functions["swizzle"].xored == {0}

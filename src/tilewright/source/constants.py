@@ -8,16 +8,44 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tilewright.source import ir
 from tilewright.source.c_types import IntKind, int_kind, size_of
+from tilewright.source.nodes import number
+
+if TYPE_CHECKING:
+    from tilewright.source.definitions import TemplateParameter
+    from tilewright.source.parse import ParsedKernel
 
 INT = IntKind(32, False)
 _SIZE = IntKind(64, True)
+_MAX_CALLS = 8  # of constexpr functions inside each other
 _EXTREMA = {"min": min, "max": max, "std::min": min, "std::max": max}
 _COMPARISONS = {"<", "<=", ">", ">=", "==", "!="}
 _CONSTANT_WORDS = {"const", "constexpr"}
 _INCONSTANT_WORDS = {"volatile", "__constant__", "__managed__", "extern"}
+
+
+@dataclass(frozen=True)
+class Evaluable:
+    """A ``constexpr`` function: what a call of it is worth can be worked out where it is one ``return``."""
+
+    template: tuple[TemplateParameter, ...]
+    returns: str
+    parsed: ParsedKernel
+
+    @property
+    def types(self) -> set[str]:
+        return {p.name for p in self.template if p.kind == "type"}
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """What the names of a function that is being evaluated are worth: its parameters, its template arguments."""
+
+    params: dict[int, Value]
+    names: dict[str, Value]
 
 
 @dataclass(frozen=True)
@@ -110,6 +138,7 @@ class Constants:
         named: (declared type, initialiser) of the file's constants, by name; "" where a macro or enumerator has none.
         symbols: the kernel's symbols, for constants declared in it.
         aliases: ``using``/``typedef`` names, for ``sizeof``.
+        functions: ``constexpr`` functions that have one definition, by name.
 
     Attributes:
         used: names without a symbol whose value some evaluation relied on, as the kernel writes them. The compiler is
@@ -122,7 +151,10 @@ class Constants:
         named: Mapping[str, tuple[str, ir.Expr]],
         symbols: Mapping[int, ir.Symbol],
         aliases: dict[str, str],
+        functions: Mapping[str, Evaluable] | None = None,
     ) -> None:
+        self._functions = dict(functions or {})
+        self._frames: list[_Frame] = []
         self._values = dict(values)
         self._named = dict(named)
         self._symbols = symbols
@@ -214,12 +246,62 @@ class Constants:
                 if left is None or right is None or left.kind != right.kind:
                     return None
                 return Value(_EXTREMA[f](left.number, right.number), left.kind)
+            case ir.Call(callee=f, args=args) if f.split("<")[0].split("::")[-1] in self._functions:
+                return self._called(f, args)
             case ir.InitList(items=(x,)):
                 return self._value(x)
             case ir.SizeOf(type_text=t):
                 size = size_of(t, self.aliases)
                 return None if size is None else Value(size, _SIZE)
         return None
+
+    def _called(self, callee: str, args: tuple[ir.Expr, ...]) -> Value | None:
+        """What a call of a ``constexpr`` function is worth; None where that is not one ``return`` of integers."""
+        function = self._functions[callee.split("<")[0].split("::")[-1]]
+        body, params = function.parsed.body.body, function.parsed.params
+        result = body[0].value if len(body) == 1 and isinstance(body[0], ir.Jump) else None
+        values = [p for p in function.template if p.kind == "value"]
+        written = re.findall(r"[^,<>]+", callee.partition("<")[2]) if "<" in callee else []
+        if result is None or function.parsed.errors or len(args) != len(params) or len(self._frames) > _MAX_CALLS:
+            return None
+        if len(written) != len(values) or (values and function.types):
+            return None
+        names = {p.name: self._template_value(p.type_text, w.strip()) for p, w in zip(values, written, strict=True)}
+        held: dict[int, Value] = {}
+        deduced: dict[str, IntKind] = {}
+        for p, arg in zip(params, args, strict=True):
+            value = self._value(arg)
+            own = function.types & set(p.type_text.split())
+            if value is not None and not own:
+                value = self._converted(p.type_text, value)
+            if value is None or p.pointers or p.dims:
+                return None
+            if any(deduced.setdefault(t, value.kind) != value.kind for t in own):
+                return None
+            held[p.id] = value
+        if any(v is None for v in names.values()):
+            return None
+        self._frames.append(_Frame(held, {n: v for n, v in names.items() if v is not None}))
+        try:
+            out = self._value(result)
+        finally:
+            self._frames.pop()
+        own = function.types & set(function.returns.split())
+        if own:
+            kind = deduced.get(own.pop())
+            return None if out is None or kind is None else Value(kind.wrap(out.number), kind)
+        return self._converted(function.returns, out)
+
+    def _template_value(self, type_text: str, written: str) -> Value | None:
+        """A template argument that is a number or a name."""
+        literal = number(written)
+        if isinstance(literal, int):
+            return self._converted(type_text, Value(literal, literal_kind(written, literal)))
+        found = [s for s in self._symbols.values() if s.name == written]
+        symbol = found[0].id if len(found) == 1 and not self._frames else None
+        if not re.fullmatch(r"[A-Za-z_]\w*", written) or len(found) > 1:
+            return None
+        return self._converted(type_text, self._value(ir.Name(ir.Span(0, 0), written, symbol)))
 
     def _unary(self, op: str, value: Value | None) -> Value | None:
         if value is None:
@@ -253,6 +335,11 @@ class Constants:
         return Value(kind.wrap((left if cond.number else right).number), kind)
 
     def _global(self, name: str) -> Value | None:
+        if self._frames:  # inside a function, whose names are not the kernel's
+            value = self._frames[-1].names.get(name) or self._by_name(name)
+            if name in self._values and name not in self._frames[-1].names:
+                self.used.add(name)
+            return value
         if name in self._shadowed:
             return None
         value = self._by_name(name)
@@ -261,6 +348,8 @@ class Constants:
         return value
 
     def _local(self, symbol_id: int) -> Value | None:
+        if self._frames:
+            return self._frames[-1].params.get(symbol_id)
         symbol = self._symbols.get(symbol_id)
         if symbol is None or symbol.init is None or symbol.pointers or symbol.dims or symbol.kind != "local":
             return None

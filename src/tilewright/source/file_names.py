@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tilewright.source import ir
 from tilewright.source.constants import is_constant_type
 from tilewright.source.lexical import Macro
-from tilewright.source.nodes import text
+from tilewright.source.nodes import nodes_of, text
 from tilewright.source.parse import KernelConverter
 
 if TYPE_CHECKING:
@@ -18,20 +18,19 @@ if TYPE_CHECKING:
 Constant = tuple[str, ir.Expr]  # declared type ("" where there is none), initialiser
 
 
-def aliases(root: Node) -> dict[str, str]:
-    """``using`` and ``typedef`` names → types. A name that means two types in the file is left out."""
+def aliases(*roots: Node) -> dict[str, str]:
+    """``using`` and ``typedef`` names → types. A name that means two types in these files is left out."""
     out: dict[str, str] = {}
     doubtful: set[str] = set()
-    for name, kind in _alias_pairs(root):
-        if out.setdefault(name, kind) != kind:
-            doubtful.add(name)
+    for root in roots:
+        for name, kind in _alias_pairs(root):
+            if out.setdefault(name, kind) != kind:
+                doubtful.add(name)
     return {name: kind for name, kind in out.items() if name not in doubtful}
 
 
 def _alias_pairs(root: Node) -> Iterator[tuple[str, str]]:
-    stack = [root]
-    while stack:
-        node = stack.pop()
+    for node in nodes_of(root, "alias_declaration", "type_definition"):
         kind = node.child_by_field_name("type")
         if node.type == "alias_declaration":
             name = node.child_by_field_name("name")
@@ -41,7 +40,6 @@ def _alias_pairs(root: Node) -> Iterator[tuple[str, str]]:
             for declarator in node.children_by_field_name("declarator"):
                 if declarator.type == "type_identifier":
                     yield text(declarator), text(kind)
-        stack.extend(node.children)
 
 
 def constants(root: Node, parser: Parser, macros: dict[str, Macro]) -> dict[str, Constant]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from tilewright.source.conditionals import conditionals
 
 _COMMENT_OR_STRING = re.compile(
     rb'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
@@ -21,6 +23,7 @@ class Macro:
     """A ``#define``; ``params`` is None for an object-like one.
 
     ``settled``: it is the name's only definition in the file, so what it expands to does not depend on the place.
+    ``conditional``: whether the compiler sees the definition at all is not known.
     """
 
     name: str
@@ -28,6 +31,7 @@ class Macro:
     body: str
     start: int
     settled: bool = True
+    conditional: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,19 +81,26 @@ def mask(text: bytes) -> Masked:
     return Masked(bytes(out), tuple(alignments), tuple(pragmas))
 
 
-def macros(text: bytes) -> dict[str, Macro]:
-    """Every ``#define`` of the file. Of several with one name the last is given, as not settled."""
-    bare = without_comments(text).decode(errors="replace")
+def macros(*texts: bytes) -> dict[str, Macro]:
+    """Every ``#define`` of a file and its headers. Of several with one name the last is given, as not settled."""
     found: dict[str, Macro] = {}
-    undefined = set(_UNDEF.findall(bare))
-    for m in _DEFINE.finditer(bare):
-        name = m[1]
-        params = tuple(p.strip() for p in m[3].split(",") if p.strip()) if m[2] is not None else None
-        body = re.sub(r"\\\r?\n", " ", m[4]).strip()
-        before = found.get(name)
-        same = before is None or (before.settled and (before.params, before.body) == (params, body))
-        found[name] = Macro(name, params, body, m.start(), same and name not in undefined)
-    return found
+    undefined: set[str] = set()
+    for raw in texts:
+        plain = without_comments(raw)
+        seen = conditionals(plain)
+        bare = plain.decode("latin-1")  # one character a byte, as offsets are
+        undefined |= {m[1] for m in _UNDEF.finditer(bare) if seen.at(m.start()) != "skipped"}
+        for m in _DEFINE.finditer(bare):
+            if seen.at(m.start()) == "skipped":
+                continue
+            name = m[1]
+            params = tuple(p.strip() for p in m[3].split(",") if p.strip()) if m[2] is not None else None
+            body = re.sub(r"\\\r?\n", " ", m[4]).strip().encode("latin-1").decode(errors="replace")
+            before = found.get(name)
+            same = before is None or (before.settled and (before.params, before.body) == (params, body))
+            doubtful = seen.at(m.start()) == "unknown" and (before is None or before.conditional)
+            found[name] = Macro(name, params, body, m.start(), same, doubtful)
+    return {n: replace(m, settled=m.settled and n not in undefined) for n, m in found.items()}
 
 
 def expand(macro: Macro, args: tuple[str, ...]) -> str | None:

@@ -18,6 +18,16 @@ def make_parser() -> Parser:
     return Parser(Language(tree_sitter_cuda.language()))
 
 
+def nodes_of(root: Node, *kinds: str) -> list[Node]:
+    """Every node of these types, in no promised order; a query is ten times as fast as a walk."""
+    import tree_sitter_cuda
+    from tree_sitter import Language, Query, QueryCursor
+
+    pattern = "[" + " ".join(f"({kind})" for kind in kinds) + "] @found"
+    query = Query(Language(tree_sitter_cuda.language()), pattern)
+    return QueryCursor(query).captures(root).get("found", [])
+
+
 def text(node: Node) -> str:
     return (node.text or b"").decode(errors="replace")
 

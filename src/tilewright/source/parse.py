@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.source import ir
 from tilewright.source.c_types import size_of
+from tilewright.source.definitions import function_declarator
 from tilewright.source.nodes import make_parser, number, span, text
 from tilewright.source.parse_expressions import ExpressionConverter, Scope
 
@@ -34,9 +35,7 @@ class KernelConverter(ExpressionConverter):
     """Converts one function definition. Use once."""
 
     def convert(self, function: Node) -> ParsedKernel:
-        declarator = function.child_by_field_name("declarator")
-        while declarator is not None and declarator.type != "function_declarator":
-            declarator = declarator.child_by_field_name("declarator")
+        declarator = function_declarator(function)
         params: list[ir.Symbol] = []
         if declarator is not None and (plist := declarator.child_by_field_name("parameters")) is not None:
             self._syntax_errors(plist)

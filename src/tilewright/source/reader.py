@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tilewright.errors import TilewrightError
 from tilewright.source import file_names, ir, lexical
-from tilewright.source.constants import Constants
+from tilewright.source.conditionals import Conditionals, conditionals
+from tilewright.source.constants import Constants, Evaluable
+from tilewright.source.definitions import (
+    Definition,
+    TemplateParameter,
+    definitions,
+    function_declarator,
+    functions_of,
+    has_qualifier,
+    name_of,
+    reachable,
+    scope_of,
+    template_parameters,
+)
 from tilewright.source.device_functions import device_functions
 from tilewright.source.effects import DeviceFunction
+from tilewright.source.headers import Header
+from tilewright.source.intrinsics import is_known
 from tilewright.source.parse import KernelConverter, ParsedKernel, make_parser, text
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
-
-
-@dataclass(frozen=True)
-class TemplateParameter:
-    """``int BM`` (kind ``value``) or ``typename T`` (kind ``type``), with the text of its default or ""."""
-
-    name: str
-    kind: str
-    default: str
+    from tree_sitter import Node
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,12 @@ class KernelFunction:
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A file, read: its text, kernels, macros and type aliases."""
+    """A file, read: its text and kernels; the macros and type aliases of it and of the user's headers.
+
+    Attributes:
+        headers: the user's own, which spans never point into.
+        root: the file's tree. seen: which parts of the file the compiler takes.
+    """
 
     file: str
     text: bytes
@@ -63,6 +74,9 @@ class KernelSource:
     aliases: dict[str, str]
     alignments: tuple[tuple[int, str], ...]
     pragmas: tuple[tuple[int, str], ...]
+    headers: tuple[Header, ...] = ()
+    root: Node | None = field(default=None, compare=False, repr=False)
+    seen: Conditionals = field(default=Conditionals(), compare=False, repr=False)
 
     def line(self, offset: int) -> int:
         return lexical.line_of(self.text, offset)
@@ -109,8 +123,14 @@ class KernelSource:
         )
 
 
-def read_source(raw: bytes, file: str) -> KernelSource:
+def read_source(
+    raw: bytes, file: str, headers: Sequence[Header] = (), defines: Mapping[str, str] | None = None
+) -> KernelSource:
     """Find the kernels of a file.
+
+    Args:
+        headers: the user's own headers, from :func:`tilewright.source.headers.own_headers`.
+        defines: ``-D`` names and what they stand for; nothing in the file overrules them.
 
     Raises:
         TilewrightError: ``source/not_text`` for binary files.
@@ -130,25 +150,38 @@ def read_source(raw: bytes, file: str) -> KernelSource:
         ) from None
     masked = lexical.mask(raw)
     root = make_parser().parse(masked.text).root_node
-    kernels: list[KernelFunction] = []
-    for node in _functions(root):
-        if _is(node, "__global__"):
-            kernels.append(_kernel(node, raw))
+    seen = conditionals(lexical.without_comments(raw))
+    kernels = [
+        _kernel(node, raw)
+        for node in functions_of(root)
+        if has_qualifier(node, "__global__") and seen.at(node.start_byte) != "skipped"
+    ]
     unique = {k.span.start: k for k in kernels}
+    macros = lexical.macros(*(h.text for h in headers), raw)
+    macros |= {name: lexical.Macro(name, None, value, -1) for name, value in (defines or {}).items() if name in macros}
     return KernelSource(
         file,
         raw,
         tuple(unique.values()),
-        lexical.macros(raw),
-        file_names.aliases(root),
+        macros,
+        file_names.aliases(root, *(h.root for h in headers)),
         masked.alignments,
         masked.pragmas,
+        tuple(headers),
+        root,
+        seen,
     )
 
 
 @dataclass(frozen=True)
 class OpenKernel:
-    """A kernel's body as a tree, with what is needed to reason about it."""
+    """A kernel's body as a tree, with what is needed to reason about it.
+
+    Attributes:
+        functions: what the functions do that the kernel may call, by name.
+        definitions: every definition of those functions, in the file and its headers.
+        given: template arguments and ``-D`` definitions that are integers.
+    """
 
     source: KernelSource
     function: KernelFunction
@@ -159,19 +192,29 @@ class OpenKernel:
     functions: dict[str, DeviceFunction]
     errors: tuple[tuple[str, ir.Span], ...]
     given: dict[str, int]
+    definitions: dict[str, tuple[Definition, ...]] = field(default_factory=dict)
 
 
 def open_kernel(source: KernelSource, function: KernelFunction, values: Mapping[str, int]) -> OpenKernel:
     """Parse a kernel's body. ``values``: template arguments and ``-D`` definitions that are integers."""
     parser = make_parser()
-    macros = {n: m for n, m in source.macros.items() if n not in values}
-    root = parser.parse(lexical.mask(source.text).text).root_node
-    nodes = {n.start_byte: n for n in _functions(root)}
-    converter = KernelConverter(parser, macros)
-    parsed = converter.convert(nodes[function.span.start])
-    constants = Constants(values, file_names.constants(root, parser, macros), parsed.symbols, source.aliases)
+    root = source.root or parser.parse(lexical.mask(source.text).text).root_node
+    roots = [*(h.root for h in source.headers), root]
+    found = definitions(root, source.text, source.seen, source.headers)
+    macros = {
+        n: replace(m, settled=False) if m.conditional and (n in found or is_known(n)) else m
+        for n, m in source.macros.items()
+        if n not in values
+    }
+    node = next(n for n in functions_of(root) if n.start_byte == function.span.start)
+    parsed = KernelConverter(parser, macros).convert(node)
+    wanted = reachable(source.text[function.span.start : function.span.end], found, macros)
+    converted = {name: [KernelConverter(parser, macros).convert(d.node) for d in some] for name, some in wanted.items()}
+    named: dict[str, file_names.Constant] = {}
+    for one in roots:
+        named.update(file_names.constants(one, parser, macros))
+    constants = Constants(values, named, parsed.symbols, source.aliases, _evaluable(wanted, converted))
     constants.used |= parsed.macros_used
-    functions = device_functions(_definitions(list(nodes.values()), parser, macros), source.aliases)
     return OpenKernel(
         source,
         function,
@@ -179,63 +222,48 @@ def open_kernel(source: KernelSource, function: KernelFunction, values: Mapping[
         parsed.body,
         parsed.symbols,
         constants,
-        functions,
+        device_functions(converted, source.aliases),
         parsed.errors,
         dict(values),
+        wanted,
     )
 
 
+def _evaluable(
+    wanted: Mapping[str, Sequence[Definition]], converted: Mapping[str, Sequence[ParsedKernel]]
+) -> dict[str, Evaluable]:
+    """The ``constexpr`` functions whose name has one definition: what calls of them are worth can be worked out."""
+    out = {}
+    for name, some in wanted.items():
+        if len(some) == 1 and some[0].settled and has_qualifier(some[0].node, "constexpr"):
+            returns = some[0].node.child_by_field_name("type")
+            stars = some[0].node.child_by_field_name("declarator") != function_declarator(some[0].node)
+            if returns is not None and not stars:
+                out[name] = Evaluable(some[0].template, text(returns), converted[name][0])
+    return out
+
+
 def reopen(kernel: OpenKernel, text: bytes) -> OpenKernel:
-    """The same kernel of an edited file, with the same template arguments and ``-D`` definitions."""
-    source = read_source(text, kernel.source.file)
-    source = replace(source, aliases={**source.aliases, **kernel.source.aliases})
+    """The same kernel of an edited file, with the same headers, template arguments and ``-D`` definitions."""
+    before = kernel.source
+    source = read_source(text, before.file, before.headers)
+    source = replace(source, macros=source.macros | _defined(before), aliases={**source.aliases, **before.aliases})
     return open_kernel(source, source.kernel(kernel.function.qualified), kernel.given)
+
+
+def _defined(source: KernelSource) -> dict[str, lexical.Macro]:
+    """The macros that ``-D`` set."""
+    return {n: m for n, m in source.macros.items() if m.start < 0}
 
 
 # -- walking the file's tree ---------------------------------------------------------------------------
 
 
-def _functions(root: Node) -> list[Node]:
-    """Every function definition with a body, at any nesting outside other functions."""
-    found: list[Node] = []
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.type == "function_definition" and node.child_by_field_name("body") is not None:
-            found.append(node)
-        else:
-            stack.extend(reversed(node.children))
-    return sorted(found, key=lambda n: n.start_byte)
-
-
-def _is(node: Node, qualifier: str) -> bool:
-    body = node.child_by_field_name("body")
-    head = (node.text or b"")[: (body.start_byte if body is not None else node.end_byte) - node.start_byte]
-    return qualifier.encode() in head
-
-
-def _declarator(node: Node) -> Node | None:
-    declarator = node.child_by_field_name("declarator")
-    while declarator is not None and declarator.type != "function_declarator":
-        declarator = declarator.child_by_field_name("declarator")
-    return declarator
-
-
-def _name(node: Node) -> str:
-    declarator = _declarator(node)
-    name = declarator.child_by_field_name("declarator") if declarator is not None else None
-    return text(name).split("::")[-1] if name is not None else "?"
-
-
 def _kernel(node: Node, raw: bytes) -> KernelFunction:
     body = node.child_by_field_name("body")
     assert body is not None
-    template: tuple[TemplateParameter, ...] = ()
-    if node.parent is not None and node.parent.type == "template_declaration":
-        plist = node.parent.child_by_field_name("parameters")
-        template = tuple(_template_parameter(p) for p in plist.named_children if p.type != "comment") if plist else ()
     params: list[tuple[str, str]] = []
-    declarator = _declarator(node)
+    declarator = function_declarator(node)
     plist = declarator.child_by_field_name("parameters") if declarator is not None else None
     for p in plist.named_children if plist is not None else ():
         if p.type in ("parameter_declaration", "optional_parameter_declaration"):
@@ -243,26 +271,15 @@ def _kernel(node: Node, raw: bytes) -> KernelFunction:
     bounds = next((c for c in node.children if c.type == "launch_bounds"), None)
     inside = re.search(r"\((.*)\)", text(bounds), re.DOTALL) if bounds is not None else None
     return KernelFunction(
-        _name(node),
+        name_of(node),
         lexical.line_of(raw, node.start_byte),
-        template,
+        template_parameters(node),
         tuple(params),
         inside[1].strip() if inside else "",
         ir.Span(node.start_byte, node.end_byte),
         ir.Span(body.start_byte, body.end_byte),
-        _scope(node),
+        scope_of(node),
     )
-
-
-def _scope(node: Node) -> tuple[str, ...]:
-    """The named namespaces around a definition; an unnamed one adds nothing to the name."""
-    out: list[str] = []
-    at = node.parent
-    while at is not None:
-        if at.type == "namespace_definition" and (name := at.child_by_field_name("name")) is not None:
-            out[:0] = [part for part in text(name).split("::") if part]
-        at = at.parent
-    return tuple(out)
 
 
 def _parameter(node: Node) -> tuple[str, str]:
@@ -279,23 +296,3 @@ def _parameter(node: Node) -> tuple[str, str]:
     head = whole[: declarator.start_byte - node.start_byte] + text(declarator)
     kind = re.sub(rf"\b{re.escape(name)}\b(?=[^\w]*$|\[)", "", head) if name else head
     return name, " ".join(re.sub(r"\b__restrict__\b|\b__restrict\b", "", kind).split())
-
-
-def _template_parameter(node: Node) -> TemplateParameter:
-    default = node.child_by_field_name("default_value") or node.child_by_field_name("default_type")
-    kind = "type" if "type_parameter" in node.type else "value"
-    declarator = node.child_by_field_name("declarator") or node.child_by_field_name("name")
-    if declarator is None:
-        declarator = next((c for c in node.named_children if "identifier" in c.type), None)
-    return TemplateParameter(
-        text(declarator) if declarator is not None else "?", kind, text(default) if default is not None else ""
-    )
-
-
-def _definitions(nodes: list[Node], parser: Parser, macros: dict[str, lexical.Macro]) -> dict[str, list[ParsedKernel]]:
-    """Every definition of the functions that device code may call, by name."""
-    out: dict[str, list[ParsedKernel]] = {}
-    for node in nodes:
-        if _is(node, "__device__") or _is(node, "constexpr"):
-            out.setdefault(_name(node), []).append(KernelConverter(parser, macros).convert(node))
-    return out

@@ -33,9 +33,9 @@ def inspect(path: Path, *, kernel: str | None = None, settings: Settings) -> Ins
     Raises:
         TilewrightError: no such file or kernel, a file that is not text, a template without arguments.
     """
-    from tilewright.source.reader import read_source
+    from tilewright.workflow.opening import read_with_headers
 
-    source = read_source(read_file(path), str(path))
+    source = read_with_headers(read_file(path), path, sidecar_for(path, None, None))
     source.kernel(kernel or (source.kernels[0].name if source.kernels else None))
     chosen = [k for k in source.kernels if kernel is None or k.name == kernel]
     inspected = tuple(_kernel(source, k, path) for k in chosen)

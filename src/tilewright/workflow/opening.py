@@ -17,6 +17,7 @@ from tilewright.launch.sidecar import check_against
 from tilewright.launch.spec import LaunchSpec
 from tilewright.settings import Settings
 from tilewright.source.device_view import device_view
+from tilewright.source.headers import own_headers
 from tilewright.source.parse import number
 from tilewright.source.reader import KernelFunction, KernelSource, OpenKernel, open_kernel, read_source
 from tilewright.verification.reference import load_reference
@@ -86,7 +87,7 @@ def open_file(
     Raises:
         TilewrightError: no kernel, several, CUDA that does not compile, a sidecar that does not fit.
     """
-    source = read_source(raw, str(path))
+    source = read_with_headers(raw, path, spec)
     name = kernel or (spec.kernel if spec is not None else None)
     if not source.kernels:
         _report_syntax_error(raw, path, arch, spec, settings)
@@ -114,6 +115,20 @@ def open_file(
         shared_bytes = launches.pop() if len(launches) == 1 else None
     notes = (chosen.note,) if chosen.note else ()
     return Opened(source, function, opened, compiler, baseline, block, shared_bytes, notes)
+
+
+def read_with_headers(raw: bytes, path: Path, spec: LaunchSpec | None) -> KernelSource:
+    """The source, with what the user's own headers and ``-D`` options define.
+
+    Raises:
+        TilewrightError: ``source/not_text``.
+    """
+    if b"\0" in raw:
+        return read_source(raw, str(path))
+    include = spec.build.include if spec is not None else ()
+    view = device_view(raw.decode(errors="replace"), path, include)
+    defines = {k: str(v) for k, v in spec.build.defines.items()} if spec is not None else {}
+    return read_source(raw, str(path), own_headers(view), defines)
 
 
 def compile_error(failure: CompileFailure, path: Path) -> TilewrightError:
