@@ -66,7 +66,7 @@ class Opened:
 
     Attributes:
         block: threads of a block. shared_bytes: dynamic shared memory, where it is the same at every size set.
-        notes: what was chosen where the file leaves a choice.
+        notes: what was chosen where the file leaves a choice. template: the template arguments, in order.
     """
 
     source: KernelSource
@@ -77,6 +77,7 @@ class Opened:
     block: tuple[int, int, int] | None
     shared_bytes: int | None = None
     notes: tuple[str, ...] = ()
+    template: tuple[str, ...] = ()
 
 
 def open_file(
@@ -114,7 +115,7 @@ def open_file(
         launches = {bind(spec, name, constants).shared_bytes for name in spec.sizes}
         shared_bytes = launches.pop() if len(launches) == 1 else None
     notes = (chosen.note,) if chosen.note else ()
-    return Opened(source, function, opened, compiler, baseline, block, shared_bytes, notes)
+    return Opened(source, function, opened, compiler, baseline, block, shared_bytes, notes, tuple(arguments.values()))
 
 
 def read_with_headers(raw: bytes, path: Path, spec: LaunchSpec | None) -> KernelSource:
