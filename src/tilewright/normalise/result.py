@@ -34,12 +34,14 @@ class Change:
         edits: byte spans of the situation's text → their replacement; they must not overlap.
         what: one sentence for the receipt, in the past tense. line: where, in the situation's text.
         shared_bytes: dynamic shared memory that the launch still needs, where the edits change it.
+        assumptions: what the edits take for granted, for the receipt.
     """
 
     edits: tuple[Edit, ...]
     what: str
     line: int
     shared_bytes: int | None = None
+    assumptions: tuple[str, ...] = ()
 
 
 Pass = Callable[[Situation], Change | Refusal | None]
@@ -56,6 +58,7 @@ class Normalised:
         steps: what was done, for the receipt.
         shared_bytes: dynamic shared memory that the launch still needs; None where that did not change.
         refusal: why a pass could not do what the kernel needs; its line is one of the text as handed in.
+        assumptions: what the passes took for granted, for the receipt.
     """
 
     kernel: OpenKernel
@@ -63,6 +66,7 @@ class Normalised:
     steps: tuple[str, ...] = ()
     shared_bytes: int | None = None
     refusal: Refusal | None = None
+    assumptions: tuple[str, ...] = ()
 
     def line(self, line: int) -> int:
         """The line of the text as handed in."""

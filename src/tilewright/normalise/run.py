@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tilewright.normalise import loop_conditions, loop_copies, loop_forms, loop_pointers, loop_variables
 from tilewright.normalise.result import Normalised, Pass, Situation
 from tilewright.source.edits import finish
 from tilewright.source.kernel import Refusal
 from tilewright.source.line_map import LineMap
 from tilewright.source.reader import OpenKernel, reopen
 
-PASSES: tuple[Pass, ...] = ()
+PASSES: tuple[Pass, ...] = (
+    loop_forms.breaks,
+    loop_forms.whiles,
+    loop_variables.second_variables,
+    loop_pointers.pointers,
+    loop_variables.trailing_steps,
+    loop_conditions.conditions,
+    loop_variables.own_variable,
+    loop_copies.copy_loops,
+    loop_forms.unreadable,
+)
 _MAX_ROUNDS = 32  # a pass that finds something 32 times over is going in circles
 
 
@@ -47,5 +58,6 @@ def normalise(
                 maps=(*out.maps, LineMap.of(text, change.edits)),
                 steps=(*out.steps, step),
                 shared_bytes=out.shared_bytes if change.shared_bytes is None else change.shared_bytes,
+                assumptions=(*out.assumptions, *(x for x in change.assumptions if x not in out.assumptions)),
             )
     return out

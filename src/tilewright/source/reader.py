@@ -200,7 +200,7 @@ def open_kernel(source: KernelSource, function: KernelFunction, values: Mapping[
     parser = make_parser()
     root = source.root or parser.parse(lexical.mask(source.text).text).root_node
     roots = [*(h.root for h in source.headers), root]
-    found = definitions(root, source.text, source.seen, source.headers)
+    found = definitions(root, source.text, source.seen, source.headers, source.macros)
     macros = {
         n: replace(m, settled=False) if m.conditional and (n in found or is_known(n)) else m
         for n, m in source.macros.items()
@@ -248,7 +248,9 @@ def reopen(kernel: OpenKernel, text: bytes) -> OpenKernel:
     before = kernel.source
     source = read_source(text, before.file, before.headers)
     source = replace(source, macros=source.macros | _defined(before), aliases={**source.aliases, **before.aliases})
-    return open_kernel(source, source.kernel(kernel.function.qualified), kernel.given)
+    after = open_kernel(source, source.kernel(kernel.function.qualified), kernel.given)
+    after.constants.used |= kernel.constants.used  # what a pass relied on is confirmed as well
+    return after
 
 
 def _defined(source: KernelSource) -> dict[str, lexical.Macro]:

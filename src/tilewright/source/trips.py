@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.source import ir
+from tilewright.source.affine import Affine, Poly
 from tilewright.source.constants import Constants, Value, literal_kind
 from tilewright.source.kernel import TiledKernel
 
@@ -25,9 +26,34 @@ def trip_count(kernel: TiledKernel, scalars: Mapping[str, int | float]) -> int |
     }
     constants = _Bound(kernel, values)
     first, bound, step = (constants.evaluate(e) for e in (kernel.loop.first, kernel.loop.bound, kernel.loop.step))
-    if first is None or bound is None or step is None or step <= 0:
+    if step is None or step <= 0:
         return None
-    return max(0, -(-(bound - first) // step))
+    length = _difference(kernel, constants) if first is None or bound is None else bound - first
+    return None if length is None else max(0, -(-length // step))
+
+
+def _difference(kernel: TiledKernel, constants: _Bound) -> int | None:
+    """Bound minus first value, where what is not known is the same in both: ``first = wA * 32 * blockIdx.y``."""
+    busy: set[int] = set()
+
+    def lookup(name: ir.Name) -> Poly | None:
+        symbol = kernel.symbols.get(name.symbol) if name.symbol is not None else None
+        if symbol is None or symbol.init is None or symbol.id in kernel.changed or symbol.id in busy:
+            return None
+        if symbol.kind != "local" or symbol.dims or symbol.pointers or symbol.reference:
+            return None
+        if not constants.is_index(symbol.type_text):
+            return None
+        names = {n.symbol for n in ir.walk(symbol.init) if isinstance(n, ir.Name) and n.symbol is not None}
+        if names & kernel.changed:
+            return None
+        busy.add(symbol.id)
+        out = engine.poly(symbol.init)
+        busy.discard(symbol.id)
+        return out
+
+    engine = Affine(constants, lookup)
+    return (engine.poly(kernel.loop.bound) - engine.poly(kernel.loop.first)).constant_value()
 
 
 class _Bound(Constants):

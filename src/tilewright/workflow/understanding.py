@@ -39,5 +39,5 @@ def understand(
         line=normal.line(found.line),
         lines={k: (normal.line(a), normal.line(b)) for k, (a, b) in found.lines.items()},
         elsewhere=None if found.elsewhere is None else original_line(normal.maps, found.elsewhere),
-        assumptions=found.assumptions,
+        assumptions=(*normal.assumptions, *found.assumptions),
     )
