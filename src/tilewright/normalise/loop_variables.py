@@ -48,10 +48,10 @@ def _second(sites: Sites, loop: ir.For) -> Change | None:
     if moved and end is None:
         return None
     edits += [end] if end is not None else []
-    header = _own_header(sites, loop, counter)
-    if header is None:
+    own = _own_header(sites, loop, counter)
+    if own is None:
         return None
-    edits.append(header)
+    edits.append(own)
     if extra:
         edits.append(sites.put_in_front(loop, [_declaration(sites, s, named[s.id]) for s in extra]))
     names = ", ".join(f"`{x}`" for x in dict.fromkeys(_target(sites, p) for p in others)) or "a variable"

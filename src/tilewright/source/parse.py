@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.source import ir
-from tilewright.source.c_types import size_of
+from tilewright.source.c_types import int_kind, size_of
 from tilewright.source.definitions import function_declarator
 from tilewright.source.nodes import make_parser, number, span, text
 from tilewright.source.parse_expressions import ExpressionConverter, Scope
@@ -85,7 +85,7 @@ class KernelConverter(ExpressionConverter):
         inner: Node | None = node
         if node.type == "init_declarator":
             value = node.child_by_field_name("value")
-            init = self._expr(value) if value is not None else None
+            init = self._expr(_plain_value(value, type_text)) if value is not None else None
             inner = node.child_by_field_name("declarator")
         while inner is not None and inner.type != "identifier":
             if inner.type == "pointer_declarator":
@@ -294,3 +294,11 @@ class KernelConverter(ExpressionConverter):
             operands("output_operands"),
             operands("input_operands"),
         )
+
+
+def _plain_value(value: Node, type_text: str) -> Node:
+    """``int k{0}`` and ``int k(0)`` mean ``int k = 0``, where that is the type."""
+    inner = [c for c in value.named_children if c.type != "comment"]
+    if value.type in ("initializer_list", "argument_list") and len(inner) == 1 and int_kind(type_text) is not None:
+        return inner[0]
+    return value
