@@ -85,8 +85,10 @@ class KernelConverter(ExpressionConverter):
         inner: Node | None = node
         if node.type == "init_declarator":
             value = node.child_by_field_name("value")
-            init = self._expr(_plain_value(value, type_text)) if value is not None else None
             inner = node.child_by_field_name("declarator")
+            if value is not None and inner is not None and inner.type == "identifier":
+                value = _plain_value(value, type_text)
+            init = self._expr(value) if value is not None else None
         while inner is not None and inner.type != "identifier":
             if inner.type == "pointer_declarator":
                 pointers += 1
