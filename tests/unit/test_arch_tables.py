@@ -17,10 +17,17 @@ KIB = 1024
 @pytest.mark.parametrize(
     ("name", "blocks", "warps", "smem_kib", "bulk"),
     [
+        ("sm_75", 16, 32, 64, False),
         ("sm_80", 32, 64, 164, False),
         ("sm_86", 16, 48, 100, False),
+        ("sm_87", 16, 48, 164, False),
+        ("sm_89", 24, 48, 100, False),
         ("sm_90a", 32, 64, 228, True),
+        ("sm_100a", 32, 64, 228, True),
+        ("sm_103a", 32, 64, 228, True),
+        ("sm_110a", 24, 48, 228, True),
         ("sm_120a", 24, 48, 100, True),
+        ("sm_121a", 24, 48, 100, True),
     ],
 )
 def test_golden_limits(name: str, blocks: int, warps: int, smem_kib: int, bulk: bool) -> None:
@@ -28,10 +35,13 @@ def test_golden_limits(name: str, blocks: int, warps: int, smem_kib: int, bulk: 
     assert (arch.max_blocks_per_sm, arch.max_warps_per_sm) == (blocks, warps)
     assert arch.max_threads_per_sm == warps * 32
     assert arch.smem_per_sm_bytes == smem_kib * KIB
-    # Not 100 KiB on sm_86 and not 228 KiB on sm_90: one KiB is the system's.
-    assert arch.smem_optin_max_bytes == (smem_kib - 1) * KIB
+    # Not 100 KiB on sm_86 and not 228 KiB on sm_90: from sm_80 on one KiB is the system's.
+    reserved_kib = 0 if name == "sm_75" else 1
+    assert arch.smem_reserved_bytes == reserved_kib * KIB
+    assert arch.smem_optin_max_bytes == (smem_kib - reserved_kib) * KIB
     assert arch.smem_static_max_bytes == 48 * KIB
-    assert arch.has_cp_async
+    assert arch.smem_granularity_bytes == (256 if name == "sm_75" else 128)
+    assert arch.has_cp_async is (name != "sm_75")
     assert arch.has_bulk is bulk
 
 
@@ -70,6 +80,11 @@ def test_a_number_without_source_or_a_missing_number_is_refused() -> None:
         ("SM_86", "sm_86"),
         ("sm_120", "sm_120a"),
         ("12.0", "sm_120a"),
+        ("7.5", "sm_75"),
+        ("sm_100", "sm_100a"),
+        ("10.3", "sm_103a"),
+        ("compute_110a", "sm_110a"),
+        ("121f", "sm_121a"),
         (" sm_80 ", "sm_80"),
     ],
 )
@@ -88,7 +103,8 @@ def test_an_unknown_architecture_lists_the_known_ones(name: str) -> None:
 
 
 def test_known_and_default() -> None:
-    assert known_archs() == ("sm_80", "sm_86", "sm_90a", "sm_120a")
+    ampere_and_before = ("sm_75", "sm_80", "sm_86", "sm_87", "sm_89")
+    assert known_archs() == (*ampere_and_before, "sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a")
     assert default_arch() == "sm_86"
 
 
