@@ -28,7 +28,7 @@ class Sites:
         self.collector = Collector(
             kernel.symbols, kernel.functions, kernel.body.body, kernel=True, aliases=kernel.source.aliases
         )
-        self._bare = lexical.without_comments(self.text)
+        self.bare = lexical.without_comments(self.text)
 
     def line(self, node: ir.Stmt | ir.Expr) -> int:
         return self.kernel.source.line(node.span.start)
@@ -133,7 +133,7 @@ class Sites:
 
     def says(self, span: ir.Span, name: str) -> bool:
         """Whether the text of a span holds a word, comments apart."""
-        return name.encode() in _WORD.findall(self._bare[span.start : span.end])
+        return name.encode() in _WORD.findall(self.bare[span.start : span.end])
 
     def said_outside(self, name: str, span: ir.Span) -> bool:
         """Whether the function says a word anywhere but in a span."""
@@ -143,7 +143,7 @@ class Sites:
 
     def _head(self, start: int) -> int:
         """Where the function's template head begins."""
-        before = [self._bare.rfind(c, 0, start) for c in (b"}", b";")]
+        before = [self.bare.rfind(c, 0, start) for c in (b"}", b";")]
         return max(*before, -1) + 1
 
     def fresh(self, wish: str) -> str:
@@ -203,18 +203,18 @@ class Sites:
 
     # -- edits ----------------------------------------------------------------------------------------
     def has_comment(self, span: ir.Span) -> bool:
-        return self._bare[span.start : span.end] != self.text[span.start : span.end]
+        return self.bare[span.start : span.end] != self.text[span.start : span.end]
 
     def in_front(self, stmt: ir.Stmt) -> tuple[int, str]:
         """Where a line may be put in front of a statement and its pragmas, and that line's indentation."""
-        start = line_start(self._bare, stmt.span.start)
+        start = line_start(self.bare, stmt.span.start)
         indent = indent_at(self.text, stmt.span.start)
-        if lexical.without_pragmas(self._bare[start : stmt.span.start]).strip():
+        if lexical.without_pragmas(self.bare[start : stmt.span.start]).strip():
             return stmt.span.start, indent
         at = start
         while at > 0:
-            above = line_start(self._bare, at - 1)
-            line = self._bare[above:at]
+            above = line_start(self.bare, at - 1)
+            line = self.bare[above:at]
             if line.strip() and lexical.without_pragmas(line).strip():
                 break
             at = above

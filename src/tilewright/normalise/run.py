@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tilewright.normalise import loop_conditions, loop_copies, loop_forms, loop_pointers, loop_variables
+from tilewright.normalise import (
+    loop_conditions,
+    loop_copies,
+    loop_forms,
+    loop_pointers,
+    loop_variables,
+    shared_declarations,
+)
 from tilewright.normalise.result import Normalised, Pass, Situation
 from tilewright.source.edits import finish
 from tilewright.source.kernel import Refusal
@@ -13,6 +20,8 @@ from tilewright.source.line_map import LineMap
 from tilewright.source.reader import OpenKernel, reopen
 
 PASSES: tuple[Pass, ...] = (
+    shared_declarations.split,
+    shared_declarations.hoist,
     loop_forms.breaks,
     loop_forms.whiles,
     loop_variables.second_variables,
