@@ -128,7 +128,6 @@ def k_loops() -> Iterator[Attack]:
     yield scalar(
         "three barriers",
         (INNER, "        if (K > 0) sum += 0.0f;\n        __syncthreads();\n" + INNER),
-        **refuse("not_understood", ""),
     )
     yield scalar(
         "begins with the barrier", (LOOP, LOOP + "        __syncthreads();\n"), (SECOND_BARRIER, "        }\n    }\n")
@@ -201,13 +200,11 @@ def k_loops() -> Iterator[Attack]:
         "persistent",
         (LOOP, "    for (int again = 0; again < 2; ++again) {\n" + LOOP),
         (SECOND_BARRIER, SECOND_BARRIER + "    }\n"),
-        **refuse("not_understood", "for (int k0"),
     )
     yield scalar(
         "in a branch",
         (LOOP, "    if (K > 0) {\n" + LOOP),
         (SECOND_BARRIER, SECOND_BARRIER + "    }\n"),
-        **refuse("not_understood", "for (int k0"),
     )
     yield scalar("no loop", (LOOP, "    { int k0 = 0;\n"), **refuse("no_k_loop", HEAD))
     yield scalar(
@@ -237,7 +234,6 @@ def early_returns() -> Iterator[Attack]:
     yield scalar(
         "divergent return",
         (BEFORE, BEFORE + "    if (row >= M + 99) return;\n"),
-        **refuse("divergent_barrier", "return;"),
     )
     yield scalar(
         "return in a divergent loop",

@@ -187,20 +187,21 @@ class Context(Rings):
             head = f"{self.outer}#pragma unroll 1\n{head}"
         return f"{head} {{{self.brace_comment()}"
 
-    def loop_edit(self, lines: list[str], behind: str = "") -> list[Edit]:
-        """The K-loop replaced by lines; ``behind``: a statement that follows it, on a line of its own."""
+    def loop_edit(self, lines: list[str], behind: list[str]) -> list[Edit]:
+        """The K-loop replaced by lines; ``behind``: statements that follow it, on lines of their own."""
         loop, text = self.kernel.loop, self.kernel.text
         break_ = "" if loop.insert_at == line_start(text, loop.insert_at) else "\n"
         edits = [Edit(loop.insert_at, loop.stmt.span.end, break_ + "\n".join(lines))]
         if behind:
+            added = "\n".join(self.outer + line for line in behind)
             end = line_end(text, loop.stmt.span.end)
             rest = lexical.without_comments(text)[loop.stmt.span.end : end].strip()
             if rest:  # code follows on the line
                 skip = len(text[loop.stmt.span.end :]) - len(text[loop.stmt.span.end :].lstrip(b" \t"))
                 at = loop.stmt.span.end
-                edits.append(Edit(at, at + skip, f"\n{self.outer}{behind}\n{self.outer}"))
+                edits.append(Edit(at, at + skip, f"\n{added}\n{self.outer}"))
             else:
-                edits.append(Edit(end, end, f"\n{self.outer}{behind}"))
+                edits.append(Edit(end, end, f"\n{added}"))
         return edits
 
     def first_barrier(self) -> list[str]:

@@ -92,7 +92,8 @@ class _Writer:
     def file(self) -> str:
         c, kernel = self.c, self.c.kernel
         edits = c.declarations(ring=True)
-        edits += c.loop_edit(self._loop(), LAST_BARRIER)
+        last = f"({self.read_stage} == 0 ? {c.stages_name} : {self.read_stage}) - 1"
+        edits += c.loop_edit(self._loop(), [LAST_BARRIER, *c.last_views(last)])
         if b"cuda_pipeline.h" not in lexical.without_comments(kernel.text):
             edits.append(self._include())
         return finish(kernel.text, edits)

@@ -92,8 +92,13 @@ class _Writer:
         # With its loads in front, the two-buffer loop ends without a barrier.
         open_ended = self.c.remedy.early_loads and not self.single
         edits = self.c.declarations(ring=not self.single)
-        edits += self.c.loop_edit(self._loop(), LAST_BARRIER if open_ended else "")
+        edits += self.c.loop_edit(self._loop(), self._behind(open_ended))
         return finish(self.c.kernel.text, edits)
+
+    def _behind(self, open_ended: bool) -> list[str]:
+        """What follows the K-loop: a barrier where its last tile was not followed by one, and names of that tile."""
+        views = [] if self.single else self.c.last_views(f"{self.h.stage} ^ 1")
+        return [*([LAST_BARRIER] if open_ended else []), *views]
 
     def _fetch(self, k: str) -> str:
         return f"{self.h.fetch_tile}({k if self.c.loads_use_var() else ''});"

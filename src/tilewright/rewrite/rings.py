@@ -43,6 +43,8 @@ class Rings(Quotes):
         self.stages_name = self.names.fresh("STAGES")
         self.buffer_name = self.names.fresh("tile_ring")
         self.ring = {a.symbol: self.names.fresh(f"{a.name}_ring") for a in kernel.staged}
+        behind = {n.symbol for n in kernel.outside.uses}
+        self.last = {a.symbol: self.names.fresh(f"{a.name}_last") for a in kernel.staged if a.symbol in behind}
 
     # -- what is needed of the arrays -----------------------------------------------------------------
     def alignment_bytes(self) -> int:
@@ -73,11 +75,8 @@ class Rings(Quotes):
     def unusable(self, ring: bool) -> Refusal | None:
         """Why the staged arrays cannot become rings, or cannot even be aligned where they are."""
         kernel = self.kernel
-        if ring and kernel.elsewhere is not None:
-            what = "a tile's array is also used outside the K-loop"
-            return Refusal(
-                "loop_carried_shared", what, kernel.elsewhere, "the ldg_single variant keeps the arrays in place"
-            )
+        if ring and kernel.outside.refusal is not None:
+            return kernel.outside.refusal
         for array in kernel.staged:
             refused = self.misaligned(array, ring)
             if refused is not None:
@@ -101,10 +100,10 @@ class Rings(Quotes):
 
     # -- declarations ---------------------------------------------------------------------------------
     def declarations(self, ring: bool) -> list[Edit]:
-        """The staged arrays as rings of stages (renamed), or aligned in place."""
+        """The staged arrays as rings of stages (renamed, behind the K-loop too), or aligned in place."""
+        out: list[Edit] = self._renamed_behind() if ring else []
         if ring and self.dynamic_bytes:
-            return self._dynamic()
-        out: list[Edit] = []
+            return [*out, *self._dynamic()]
         text = self.kernel.text
         aligned: set[int] = set()
         for array in self.kernel.staged:
@@ -175,6 +174,16 @@ class Rings(Quotes):
 
     def _dims(self, array: SharedArray) -> tuple[ir.Expr, ...]:
         return self.kernel.symbols[array.symbol].dims
+
+    def _renamed_behind(self) -> list[Edit]:
+        """The arrays' names behind the K-loop."""
+        names = [(n.span, self.last[n.symbol]) for n in self.kernel.outside.uses if n.symbol is not None]
+        return [Edit(span.start, span.end, name) for span, name in names]
+
+    def last_views(self, stage: str) -> list[str]:
+        """``auto &As_last = As_ring[stage];`` for every array that is used behind the K-loop; [] without any."""
+        out = [f"auto &{name} = {self.ring[symbol]}[{stage}];" for symbol, name in self.last.items()]
+        return ["// Behind the K-loop these arrays held the last tile: here, its stage.", *out] if out else []
 
     def views(self, stage: str) -> list[str]:
         """``auto &As = As_ring[stage];`` for every staged array: inside, the old name means the right stage."""

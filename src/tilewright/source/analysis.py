@@ -11,12 +11,26 @@ from tilewright.source.copies import LoadReader
 from tilewright.source.disjoint import Disjoint
 from tilewright.source.expr_types import Types
 from tilewright.source.intrinsics import is_known
-from tilewright.source.kernel import Bump, Copy, CopyLoop, KLoop, LaneStore, LoadItem, Refusal, SharedArray, TiledKernel
+from tilewright.source.kernel import (
+    Bump,
+    Copy,
+    CopyLoop,
+    KLoop,
+    LaneStore,
+    LoadItem,
+    Refusal,
+    SharedArray,
+    TiledKernel,
+    Widening,
+)
 from tilewright.source.kloop import KLoopFinder, Phases
 from tilewright.source.legality import Legality, flat
 from tilewright.source.offsets import Offsets
+from tilewright.source.outside import OutsideUses
+from tilewright.source.placement import enclosing, passed_before
 from tilewright.source.probes import Prober
 from tilewright.source.reader import OpenKernel
+from tilewright.source.rows import rows_of_kernel
 from tilewright.source.shared_arrays import shared_arrays
 from tilewright.source.tiles import tile_of
 from tilewright.source.widen import Widener
@@ -24,23 +38,26 @@ from tilewright.source.widen import Widener
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
-def analyse(kernel: OpenKernel, block: tuple[int, int, int] | None = None) -> TiledKernel | Refusal:
+def analyse(
+    kernel: OpenKernel, block: tuple[int, int, int] | None = None, no_alias: bool = False
+) -> TiledKernel | Refusal:
     """Understand a kernel's K-loop, or say why not.
 
     Args:
         kernel: from :func:`tilewright.source.reader.open_kernel`.
         block: threads of a block per dimension, where a sidecar says so.
+        no_alias: the sidecar says that no buffer that is written overlaps one that is read.
     """
-    return _Analysis(kernel, block).run()
+    return _Analysis(kernel, block, no_alias).run()
 
 
 class _Analysis:
-    def __init__(self, kernel: OpenKernel, block: tuple[int, int, int] | None) -> None:
+    def __init__(self, kernel: OpenKernel, block: tuple[int, int, int] | None, no_alias: bool) -> None:
         self.kernel = kernel
         self.block = block
         self.finder = KLoopFinder(kernel)
         self.types = Types(kernel.symbols, kernel.constants.aliases)
-        self.legality = Legality(self.finder, self.types)
+        self.legality = Legality(self.finder, self.types, no_alias)
         self.assumptions: list[str] = []
 
     def line(self, offset: int) -> int:
@@ -109,6 +126,8 @@ class _Analysis:
         widener = Widener(offsets, kernel.symbols, uniformity, self.line, self.block)
         loads = [self._judged(item, widener) for item in loads]
         staged = tuple(a for a in shared.values() if a.symbol in ids)
+        outside = OutsideUses(kernel, self.finder.collector, self.types, loop.stmt, ids).find()
+        self.assumptions += [*self.legality.aliases.assumptions, *self.finder.placement.assumptions()]
         load_span, compute_span = self._spans(loop)
         tile = tile_of(kernel, loop, loads, staged, widener, self._threads())
         return TiledKernel(
@@ -126,7 +145,7 @@ class _Analysis:
             load_span,
             compute_span,
             tile,
-            self._elsewhere(loop, ids),
+            outside.line,
             self._lines(phases, loop),
             tuple(self.assumptions),
             Prober(kernel, loop).probes(loads, staged),
@@ -135,6 +154,9 @@ class _Analysis:
             Disjoint(offsets, self.line).judge(loads),
             self._stores_before(loop),
             self._made_for(),
+            divergent_return=self.finder.placement.divergent_return,
+            outside=outside,
+            rows=rows_of_kernel(kernel, self.types, uniformity, shared, loop, loads, self.block, tile.threads),
         )
 
     def _judged(self, item: LoadItem, widener: Widener) -> LoadItem:
@@ -142,11 +164,19 @@ class _Analysis:
         if not isinstance(item, CopyLoop):
             return item
         item = replace(item, trips=widener.trips(item))
-        item = replace(item, widening=widener.prove(item))
+        item = replace(item, widening=self._whole_block(widener.prove(item)))
         covered = widener.covers_block(item)
         if isinstance(covered, str) and covered and covered not in self.assumptions:
             self.assumptions.append(covered)
         return item
+
+    def _whole_block(self, widening: Widening | Refusal | None) -> Widening | Refusal | None:
+        """Wide copies are dealt out anew among all threads of a block, so none may have returned before."""
+        line = self.finder.placement.divergent_return
+        if line is None or not isinstance(widening, Widening):
+            return widening
+        what = "some threads may have returned: their share of wide copies would be missing"
+        return Refusal("divergent_barrier", what, line)
 
     def _spans(self, loop: KLoop) -> tuple[ir.Span, ir.Span]:
         """The text of the two phases, between the loop's braces and its barriers."""
@@ -161,8 +191,8 @@ class _Analysis:
         return {k: (self.line(s.start), self.line(max(s.start, s.end - 1))) for k, s in spans.items()}
 
     def _stores_before(self, loop: KLoop) -> bool:
-        before = tuple(s for s in self.kernel.body.body if s.span.start < loop.stmt.span.start)
-        effects = self.finder.effects(before)
+        before = passed_before(enclosing(self.kernel.body, loop.stmt), loop.stmt)
+        effects = self.finder.effects(tuple(before))
         return bool(effects.stores or effects.unknown)
 
     def _made_for(self) -> tuple[str, ...]:
@@ -185,21 +215,6 @@ class _Analysis:
         if value is not None:
             self.assumptions.append(f"a block has {value} threads, from __launch_bounds__")
         return value
-
-    def _elsewhere(self, loop: KLoop, staged: set[int]) -> int | None:
-        """The first line outside the K-loop that names a staged array."""
-        inside, text = loop.stmt.span, self.kernel.source.text
-        words = {self.kernel.symbols[s].name.encode() for s in staged}
-        for node in ir.walk(self.kernel.body):
-            if inside.start <= node.span.start < inside.end:
-                continue
-            named = isinstance(node, ir.Name) and node.symbol in staged
-            # What is not in the tree is searched as text.
-            if isinstance(node, ir.OpaqueStmt | ir.Opaque | ir.SizeOf | ir.Asm):
-                named = not words.isdisjoint(_WORD.findall(text[node.span.start : node.span.end]))
-            if named:
-                return self.line(node.span.start)
-        return None
 
 
 def _extent(stmts: tuple[ir.Stmt, ...]) -> ir.Span:

@@ -55,14 +55,15 @@ class Definition:
 
 
 def definitions(
-    root: Node, raw: bytes, seen: Conditionals, headers: Sequence[Header]
+    root: Node, raw: bytes, seen: Conditionals, headers: Sequence[Header], macros: Mapping[str, Macro]
 ) -> dict[str, tuple[Definition, ...]]:
     """Every function that device code may call, by name: of the headers first, as the compiler meets them."""
     out: dict[str, list[Definition]] = {}
+    words = ["__device__", "constexpr", *(n for n, m in macros.items() if "__device__" in m.body.split())]
     for file, whole, tree, parts in (*((h.name, h.text, h.root, h.seen) for h in headers), ("", raw, root, seen)):
         for node in functions_of(tree):
             state = parts.at(node.start_byte)
-            if state == "skipped" or not (has_qualifier(node, "__device__") or has_qualifier(node, "constexpr")):
+            if state == "skipped" or not any(has_qualifier(node, word) for word in words):
                 continue
             name, template = name_of(node), template_parameters(node)
             special = node.parent is not None and node.parent.type == "template_declaration" and not template

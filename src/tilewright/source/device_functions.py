@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from tilewright.source import ir
 from tilewright.source.effects import Collector, DeviceFunction, Effects, Parameter, Store
 from tilewright.source.expr_types import Types
+from tilewright.source.intrinsics import VALUES
 from tilewright.source.leaks import Leaks
 from tilewright.source.parse import ParsedKernel
 from tilewright.source.places import UNKNOWN
@@ -66,7 +67,30 @@ def _summary(
             if not behind and held.find(parsed.body.body) is not None:
                 leaked.add(positions[p.id])
     params = tuple(tuple(_passing(p) for p in parsed.params) for parsed in definitions)
-    return DeviceFunction(name, params, frozenset(stored), frozenset(leaked), frozenset(xored), merged)
+    pure = all(_is_pure(p, done) for p in definitions)
+    return DeviceFunction(name, params, frozenset(stored), frozenset(leaked), frozenset(xored), merged, pure)
+
+
+def _is_pure(parsed: ParsedKernel, done: Mapping[str, DeviceFunction]) -> bool:
+    """Plain arithmetic on arguments that are taken by value: no memory, no names from outside, no loops that may end
+    differently."""
+    if parsed.errors or any(p.pointers or p.reference or p.dims for p in parsed.params):
+        return False
+    for node in ir.walk(parsed.body):
+        match node:
+            case ir.Name(symbol=None) | ir.Index() | ir.Asm() | ir.Opaque() | ir.OpaqueStmt() | ir.Unary(op="*" | "&"):
+                return False
+            case ir.Member(arrow=True):
+                return False
+            case ir.Call(callee=c):
+                callee = done.get(c.split("<")[0].split("::")[-1])
+                if not VALUES.match(c) and (callee is None or not callee.pure):
+                    return False
+            case ir.Declare(symbols=symbols) if any(
+                s.pointers or s.reference or s.dims or "static" in s.type_text.split() for s in symbols
+            ):
+                return False
+    return True
 
 
 def _passing(symbol: ir.Symbol) -> Parameter:

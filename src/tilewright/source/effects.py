@@ -30,6 +30,7 @@ class DeviceFunction:
         stored: positions of the arguments that some definition stores through.
         leaked: positions of the arguments whose address some definition hands out as a number or pointer.
         xored: positions of the arguments that some definition XORs with something.
+        pure: its value follows from its arguments alone, which are all taken by value.
     """
 
     name: str
@@ -38,6 +39,7 @@ class DeviceFunction:
     leaked: frozenset[int]
     xored: frozenset[int]
     effects: Effects
+    pure: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,9 @@ class Effects:
     """Collected over a group of statements.
 
     Attributes:
-        reads, writes: symbol ids, through references and pointers to locals too. A name passed where it may be changed
-            counts as written. declared: symbols that the statements declare (no writes by themselves).
+        reads, writes: symbol ids, through references and pointers to locals too; reads: those to shared arrays too. A
+            name passed where it may be changed counts as written.
+        declared: symbols that the statements declare (no writes by themselves).
         stores: stores to shared or global memory, or to a place that is not known.
         barriers: spans of ``__syncthreads()``; other_barriers: anything else that may wait for other threads.
         jumps: return, break, continue, goto. unknown: what could not be classified, with its span.
@@ -137,7 +140,7 @@ class Collector:
         out.reads.add(symbol.id)
         if symbol.reference or symbol.pointers:
             for place in (self.places.of(ir.Name(symbol.span, symbol.name, symbol.id)), self.places.pointee(symbol)):
-                if place.space == "local" and place.symbol is not None:
+                if place.space in ("local", "shared") and place.symbol is not None:
                     out.reads.add(place.symbol)
 
     def _write(self, target: ir.Expr, out: Effects, span: ir.Span) -> None:

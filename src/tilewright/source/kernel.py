@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tilewright.source import ir
 from tilewright.source.line_map import LineMap, original_line
+
+if TYPE_CHECKING:
+    from tilewright.source.row_map import RowMap
 
 RefusalCode = Literal[
     "no_k_loop", "already_pipelined", "baseline_race", "loop_carried_global", "loop_carried_shared", "may_alias",
@@ -184,6 +188,127 @@ class CopyLoop:
 LoadItem = Pure | Bump | Fetch | Copy | LaneStore | CopyLoop
 
 
+# -- the load phase as streams -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PassLoop:
+    """A loop of the load phase that stores into a tile.
+
+    Attributes:
+        var, first: what it counts, and from where. step: distance of two passes; ``step_value``: as a number.
+        trips: the most passes of a thread; None where that is not known.
+        per_thread: threads may start at different values, or make different numbers of passes.
+    """
+
+    stmt: ir.For
+    var: ir.Symbol
+    first: ir.Expr
+    step: ir.Expr
+    step_value: int | None
+    trips: int | None
+    per_thread: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """What an asynchronous copy reads, as text can be made of it.
+
+    Attributes:
+        lvalue: in global memory, read where the store stands; None for ``register``.
+        guard, inverted, fill: ``guard ? lvalue : fill``, where the store's value is that.
+        fills_zero: the fill is all zero bits.
+        register: symbol of the local that was loaded before; lane: which part of it, ``.x`` as number 0.
+    """
+
+    lvalue: ir.Expr | None = None
+    guard: ir.Expr | None = None
+    inverted: bool = False
+    fill: ir.Expr | None = None
+    fills_zero: bool = False
+    register: int | None = None
+    lane: int | None = None
+
+
+@dataclass(frozen=True)
+class StreamStore:
+    """One assignment to a staged array, anywhere in the load phase.
+
+    Attributes:
+        loops: places in the text of the loops around it that store, outermost first.
+        width_bytes, type_text: of what is stored.
+        source: how an asynchronous copy does it; "plain" where the value is not loaded at all; or why none can.
+        reads_global: something is loaded for it.
+    """
+
+    stmt: ir.Do
+    assign: ir.Assign
+    array: int
+    loops: tuple[int, ...]
+    width_bytes: int
+    type_text: str
+    source: Source | Literal["plain"] | Refusal
+    reads_global: bool
+
+
+@dataclass(frozen=True)
+class Register:
+    """A local (or one vector of a local array) that only carries loaded values into tiles.
+
+    Asynchronous copies load nothing into it: a pointer to where it is loaded from takes its place.
+
+    Attributes:
+        definitions: the statements that set it, with the loaded lvalue, the guard, and whether it is read where that
+            is false; lvalue None for zeros.
+        may_be_zero: some definition sets zeros, so that the pointer may be null.
+        outer: it is declared outside the load phase, or without a value of its own.
+    """
+
+    symbol: ir.Symbol
+    lane: int | None
+    type_text: str
+    definitions: tuple[tuple[ir.Stmt, ir.Expr | None, ir.Expr | None, bool], ...]
+    may_be_zero: bool
+    outer: bool
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some statements of the load phase, and everything that they rest on.
+
+    Attributes:
+        kept: start and end of every statement that stays; of a compound one its parts are judged by themselves.
+        needs: symbols that they name.
+    """
+
+    kept: frozenset[tuple[int, int]]
+    needs: frozenset[int]
+
+
+@dataclass(frozen=True)
+class LoadStream:
+    """A load phase taken as it is: one text that runs once to load a tile and once to store it.
+
+    Attributes:
+        body: its statements. stores, loops: what of them concerns the tiles.
+        carried: locals from outside the load phase that it changes: each stream of its own advances a copy.
+        bumped: statements of the compute phase that advance what the loads read and the compute phase reads too.
+        storing: what is left where only the stores count. for_compute: what the compute phase needs of it.
+        unring: why a ring of stages cannot hold the tiles, where one buffer can.
+        registers: locals that asynchronous copies replace by pointers, by symbol and first lane.
+    """
+
+    body: tuple[ir.Stmt, ...]
+    stores: tuple[StreamStore, ...]
+    loops: dict[int, PassLoop]
+    carried: frozenset[int]
+    bumped: tuple[Bump, ...]
+    storing: Slice
+    for_compute: Slice
+    unring: Refusal | None = None
+    registers: dict[tuple[int, int | None], Register] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class KLoop:
     """The K-loop ``for (T k = first; k < bound; k += step)``.
@@ -235,6 +360,22 @@ class Probe:
 
 
 @dataclass(frozen=True)
+class Outside:
+    """How the staged arrays are used outside the K-loop.
+
+    Attributes:
+        line: of the first use; None where there is none.
+        uses: their names, all of them behind the K-loop where ``refusal`` is None.
+        refusal: why the arrays cannot be rings of stages. assumptions: what rings take for granted, for the receipt.
+    """
+
+    line: int | None = None
+    uses: tuple[ir.Name, ...] = ()
+    refusal: Refusal | None = None
+    assumptions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class TiledKernel:
     """A kernel whose K-loop is understood.
 
@@ -252,6 +393,10 @@ class TiledKernel:
         before: the file as it was handed in, where passes have brought the kernel into another form; else ``text``.
         steps: what those passes did. maps: from lines of ``text`` back to lines of ``before``.
         launch_shared_bytes: dynamic shared memory that the launch of ``text`` needs, where the passes changed it.
+        stream: the load phase as a whole, where it could not be read statement by statement; ``loads`` is empty then.
+        divergent_return: line of a ``return`` in front of the K-loop that some threads of a block may take and others
+            not. Barriers wait for those that are left; a variant that counts arrivals or elects a thread must refuse.
+        outside: uses of the staged arrays outside the K-loop.
     """
 
     text: bytes
@@ -281,6 +426,11 @@ class TiledKernel:
     steps: tuple[str, ...] = ()
     launch_shared_bytes: int | None = None
     maps: tuple[LineMap, ...] = ()
+    stream: LoadStream | None = None
+    divergent_return: int | None = None
+    outside: Outside = Outside()
+    # Of every staged array, by symbol: the rows that bulk copies can move, or why they cannot.
+    rows: Mapping[int, tuple[RowMap, ...] | Refusal] = field(default_factory=dict)
 
     def line_of(self, offset: int) -> int:
         """The line, in the file as it was handed in, of a byte of ``text``."""

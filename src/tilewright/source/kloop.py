@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from tilewright.source import intrinsics, ir, lexical
@@ -10,13 +9,13 @@ from tilewright.source.c_types import int_kind
 from tilewright.source.effects import Collector, Effects
 from tilewright.source.kernel import KLoop, Refusal
 from tilewright.source.loops import Header, counted_header
-from tilewright.source.places import root
+from tilewright.source.one_barrier import OneBarrier
+from tilewright.source.placement import Placement
 from tilewright.source.reader import OpenKernel
 from tilewright.source.uniform import Uniformity
 
 FORM = "Tilewright pipelines loops of load | barrier | compute | barrier"
 _PROVE = "`tilewright prove` says whether its copies overlap"
-_LEAVES = re.compile(rb"\b(?:return|goto|asm|__trap|exit)\b")
 
 
 def is_barrier(stmt: ir.Stmt) -> bool:
@@ -29,7 +28,11 @@ def statements(stmt: ir.Stmt) -> tuple[ir.Stmt, ...]:
 
 @dataclass(frozen=True)
 class Phases:
-    """The K-loop cut at its two barriers; ``leading``: the second one stands at the top of the body."""
+    """The K-loop cut at the barrier behind its loads and the one in front of the next loads.
+
+    Barriers between those two belong to the compute phase. ``leading``: the second barrier stands at the top of the
+    body.
+    """
 
     stmt: ir.For
     header: Header
@@ -49,6 +52,7 @@ class KLoopFinder:
             kernel.symbols, kernel.functions, kernel.body.body, kernel=True, aliases=kernel.source.aliases
         )
         self.uniformity = Uniformity(kernel, self.collector)
+        self.placement = Placement(kernel, self.collector, self.uniformity)
 
     def line(self, node: ir.Stmt | ir.Expr) -> int:
         return self.kernel.source.line(node.span.start)
@@ -68,16 +72,56 @@ class KLoopFinder:
             for n in ir.walk(self.kernel.body)
             if isinstance(n, ir.For | ir.While) and any(is_barrier(s) for s in statements(n.body))
         ]
-        filling = [n for n in loops if self.collector.collect([n.body]).stores_to_shared()]
+        filling = [n for n in loops if self._fills(n)]
         if not shared or not loops:
             return self._none(shared)
         if not filling:
             what = "no loop copies global memory into shared memory between barriers"
             return Refusal("no_k_loop", what, self.line(loops[0]), FORM)
-        if len(filling) > 1:
-            what = f"{len(filling)} loops fill shared memory between barriers"
-            return self._no(what, filling[1], "only one K-loop per kernel is understood yet")
-        return self._judge(filling[0])
+        return self._chosen(filling)
+
+    def _fills(self, loop: ir.For | ir.While) -> bool:
+        """Whether a loop stores to shared memory, and reads global memory that it could come from."""
+        stores = self.collector.collect([loop.body]).stores
+        if not any(s.place.space in ("shared", "unknown") for s in stores):
+            return False
+        places = self.collector.places
+        for node in ir.walk(loop.body):
+            if isinstance(node, ir.Index | ir.Unary | ir.Member) and places.of(node).space in ("global", "unknown"):
+                return True
+            if isinstance(node, ir.Call) and any(places.at(a).space in ("global", "unknown") for a in node.args):
+                return True
+        return False
+
+    def _chosen(self, filling: list[ir.For | ir.While]) -> Phases | Refusal:
+        """The innermost loop of the form; a loop around it only where none inside it is one.
+
+        Of several side by side, the one whose compute phase reads what its load phase fills.
+        """
+        refusals: list[Refusal] = []
+        left = filling
+        while left:
+            inner = [n for n in left if not any(_inside(other, n) for other in left)]
+            judged = [self._judge(n) for n in inner]
+            found = [p for p in judged if isinstance(p, Phases)]
+            refusals += [r for r in judged if isinstance(r, Refusal)]
+            final = next((r for r in refusals if r.code in ("already_pipelined", "baseline_race")), None)
+            if final is not None:
+                return final
+            if len(found) > 1:
+                found = [p for p in found if self._reads_its_tiles(p)] or found
+            if len(found) > 1:
+                lines = " and ".join(str(self.line(p.stmt)) for p in found)
+                what = f"the loops at lines {lines} are of one form: which of them is the K-loop cannot be told"
+                return self._no(what, found[1].stmt, "one K-loop per kernel is understood: cut the kernel in two")
+            if found:
+                return found[0]
+            left = [n for n in left if n not in inner]
+        return refusals[0]
+
+    def _reads_its_tiles(self, phases: Phases) -> bool:
+        filled = self.collector.collect(phases.load).stores_to_shared()
+        return bool(filled & self.collector.collect(phases.compute).reads)
 
     def _none(self, shared: list[ir.Symbol]) -> Refusal:
         start = self.kernel.function.line
@@ -101,84 +145,85 @@ class KLoopFinder:
             # What it may change cannot be told, so nothing else can.
             what, span = effects.unknown[0]
             return self._no(f"the K-loop holds {what}", ir.Stmt(span))
-        placed = self._placement(loop, header) or self._countable(loop, header)
+        placed = self.placement.judge(loop, header) or self._countable(loop, header)
         if placed is not None:
             return placed
-        cuts = [i for i, s in enumerate(body) if is_barrier(s)]
         if effects.other_barriers:
             what, span = effects.other_barriers[0]
             return self._no(f"the K-loop waits in a way that is not understood: {what}", ir.Stmt(span))
-        if len(effects.barriers) != len(cuts) or any(body[i].span.within for i in cuts):
-            odd = next((s for s in effects.barriers if all(s.start != body[i].span.start for i in cuts)), None)
-            return self._no("__syncthreads() stands inside another statement", ir.Stmt(odd or body[cuts[0]].span))
+        return self._cut(loop, header, body)
+
+    def _cut(self, loop: ir.For, header: Header, body: tuple[ir.Stmt, ...]) -> Phases | Refusal:
+        """The body cut at its barriers: the first one behind the loads, the last one in front of the next loads."""
+        cuts = [i for i, s in enumerate(body) if is_barrier(s)]
+        hidden = next((body[i].span for i in cuts if body[i].span.within), None)
+        if hidden is None and len(cuts) == 1:
+            every = self.collector.collect(body).barriers
+            hidden = next((s for s in every if s.start != body[cuts[0]].span.start), None)
+        if hidden is not None:
+            return self._no("__syncthreads() stands inside another statement", ir.Stmt(hidden))
         if len(cuts) == 1:
-            return self._one_barrier(loop, header, body, cuts[0])
-        if len(cuts) != 2:
-            return self._no(f"the K-loop has {len(cuts)} barriers; two are understood", body[cuts[2]])
+            return OneBarrier(self.kernel, self.collector).judge(loop, body, cuts[0], self.progress(body, header))
         if cuts[0] == 0:  # barrier | load | barrier | compute: the same, begun at another place
             load, compute = body[1 : cuts[1]], body[cuts[1] + 1 :]
-            return self._order(Phases(loop, header, load, compute, body[cuts[1]], body[0], True))
-        load, compute, rest = body[: cuts[0]], body[cuts[0] + 1 : cuts[1]], body[cuts[1] + 1 :]
-        if rest:
-            return self._no("statements follow the second barrier of the K-loop", rest[0])
-        return self._order(Phases(loop, header, load, compute, body[cuts[0]], body[cuts[1]]))
+            rest: tuple[ir.Stmt, ...] = ()
+            phases = Phases(loop, header, load, compute, body[cuts[1]], body[0], True)
+        else:
+            load, compute, rest = body[: cuts[0]], body[cuts[0] + 1 : cuts[-1]], body[cuts[-1] + 1 :]
+            phases = Phases(loop, header, load, compute, body[cuts[0]], body[cuts[-1]])
+        behind = next((s for s in rest if not isinstance(s, ir.Nothing)), None)
+        if behind is not None:
+            return self._no("statements follow the last barrier of the K-loop", behind)
+        return self._nested(phases) or self._order(phases)
+
+    def _nested(self, phases: Phases) -> Refusal | None:
+        """Barriers inside other statements: in the compute phase, where all threads pass them or none."""
+        for stmt in phases.load:
+            found = self.collector.collect([stmt]).barriers
+            if found:
+                return self._no("__syncthreads() stands inside another statement of the load phase", ir.Stmt(found[0]))
+        for stmt in phases.compute:
+            if not is_barrier(stmt):
+                refused = self.placement.divergent_barrier(stmt)
+                if refused is not None:
+                    return refused
+        return None
 
     def _order(self, phases: Phases) -> Phases | Refusal:
-        """The load phase must fill shared memory, the compute phase must not."""
+        """The load phase must fill shared memory, the compute phase must leave alone what it fills."""
         load, compute = self.collector.collect(phases.load), self.collector.collect(phases.compute)
         late = [s for s in compute.stores if s.place.space == "shared"]
-        if late and not load.stores_to_shared():
+        filled = load.stores_to_shared()
+        if late and not filled:
             what = "shared memory is filled after the compute phase: the loads are already ahead"
             return Refusal("already_pipelined", what, self.kernel.source.line(late[0].span.start), _PROVE)
-        if late:
-            line = self.kernel.source.line(late[0].span.start)
-            return Refusal("loop_carried_shared", "the compute phase writes shared memory", line)
+        for store in late:
+            if store.place.symbol is None or store.place.symbol in filled:
+                return self._written_late(store.place.symbol, store.span, phases)
         return phases
 
-    def _placement(self, loop: ir.For, header: Header) -> Refusal | None:
-        """The K-loop must stand in the kernel's own body, reached by all threads or by none."""
-        if not any(s.span == loop.span for s in self.kernel.body.body):
-            return self._no("the K-loop stands inside another loop or branch: not understood yet", loop)
-        for stmt in (s for s in self.kernel.body.body if s.span.start < loop.span.start):
-            refused = self._before(stmt)
-            if refused is not None:
-                return refused
-        for expr in (header.first, header.bound, header.step):
-            for node in ir.walk(expr):
-                if isinstance(node, ir.Name | ir.Member) and not self.uniformity.uniform(node):
-                    name = self.kernel.source.text[node.span.start : node.span.end].decode()
-                    what = f"the trip count depends on `{name}`, which may differ between threads"
-                    return Refusal("divergent_barrier", what, self.line(loop))
-        return None
+    def _written_late(self, symbol: int | None, span: ir.Span, phases: Phases) -> Refusal:
+        line = self.kernel.source.line(span.start)
+        if symbol is None:
+            what = "the compute phase writes shared memory through a pointer: which array it is cannot be told"
+            return Refusal("loop_carried_shared", what, line, "write through the array itself")
+        name = self.kernel.symbols[symbol].name
+        if self._copied_at(span, phases):
+            what = f"`{name}` is filled a second time in the same iteration: two tiles share one array"
+            return Refusal("loop_carried_shared", what, line, "give the second tile an array of its own")
+        what = f"the compute phase writes `{name}`, which the load phase fills"
+        return Refusal("loop_carried_shared", what, line, "use another shared array for it")
 
-    def _before(self, stmt: ir.Stmt) -> Refusal | None:
-        """What stands in front of the K-loop must be readable, and let all threads of a block pass or none."""
-        for node in ir.walk(stmt):
-            if isinstance(node, ir.OpaqueStmt):
-                return self._no(f"in front of the K-loop stands {node.what}, which is not understood", node)
-            if isinstance(node, ir.Opaque) and node.what != "a lambda" and self._may_leave(node):
-                return self._no(f"in front of the K-loop stands {node.what}, which may return", node)
-            if isinstance(node, ir.Asm) and any("inline PTX" in w for w, _ in self.collector.collect([node]).unknown):
-                return self._no("in front of the K-loop stands inline PTX that is not understood", node)
-        if not self.collector.collect([stmt]).jumps:
-            return None
-        for node in ir.walk(stmt):
-            divergent = (isinstance(node, ir.If) and not self.uniformity.uniform(node.condition)) or (
-                isinstance(node, ir.For | ir.While)
-                and (node.condition is None or not self.uniformity.uniform(node.condition))
-            )
-            if divergent and any(k in ("return", "goto") for k, _ in self.collector.collect([node]).jumps):
-                return Refusal(
-                    "divergent_barrier",
-                    "some threads of a block may return before the K-loop's barriers",
-                    self.line(node),
-                    "let every thread reach the loop; guard its work instead",
-                )
-        return None
+    def _copied_at(self, span: ir.Span, phases: Phases) -> bool:
+        """Whether the store at a place takes its value from global memory."""
+        for stmt in phases.compute:
+            for node in ir.walk(stmt):
+                if isinstance(node, ir.Assign) and node.span == span:
+                    inside = (n for n in ir.walk(node.right) if isinstance(n, ir.Index | ir.Unary | ir.Member))
+                    return any(self.collector.places.of(n).space == "global" for n in inside)
+        return False
 
-    def _may_leave(self, node: ir.Opaque) -> bool:
-        return _LEAVES.search(self.kernel.source.text[node.span.start : node.span.end]) is not None
-
+    # -- the candidate ------------------------------------------------------------------------------
     def _countable(self, loop: ir.For, header: Header) -> Refusal | None:
         """The variable and what the header reads must be left alone by the body."""
         kind = int_kind(header.var.type_text, self.kernel.constants.aliases)
@@ -201,31 +246,6 @@ class KLoopFinder:
         if step is not None and step <= 0:
             return self._no("the K-loop does not count upwards", loop)
         return None
-
-    def _one_barrier(self, loop: ir.For, header: Header, body: tuple[ir.Stmt, ...], cut: int) -> Refusal:
-        """One barrier an iteration: a ring by hand, or a race."""
-        changing = self.progress(body, header)
-        here = self.line(body[cut])
-        stored: set[int] = set()
-        for node in ir.walk(ir.Block(loop.span, body)):
-            if isinstance(node, ir.Assign) and (name := root(node.left)) is not None:
-                symbol = self.kernel.symbols.get(name.symbol) if name.symbol is not None else None
-                if symbol is None or symbol.kind != "shared":
-                    continue
-                stored.add(symbol.id)
-                if any(isinstance(n, ir.Name) and n.symbol in changing for n in ir.walk(node.left)):
-                    what = "one barrier an iteration and a buffer that changes with it: a ring by hand"
-                    return Refusal("already_pipelined", what, here, _PROVE)
-        load, compute = self.collector.collect(body[:cut]), self.collector.collect(body[cut + 1 :])
-        warp_wise = "__syncwarp" in load.calls | compute.calls
-        if load.stores_to_shared() & compute.reads and not compute.stores_to_shared() and not warp_wise:
-            return Refusal(
-                "baseline_race",
-                "one barrier an iteration: a warp may refill the tile while another still reads it",
-                here,
-                "add a second __syncthreads() at the end of the loop",
-            )
-        return Refusal("not_understood", "the K-loop has one barrier; two are understood", here)
 
     def progress(self, body: tuple[ir.Stmt, ...], header: Header) -> set[int]:
         """Names whose value may differ from one iteration to the next."""
@@ -277,6 +297,10 @@ class KLoopFinder:
 
     def effects(self, stmts: tuple[ir.Stmt, ...]) -> Effects:
         return self.collector.collect(stmts)
+
+
+def _inside(inner: ir.Stmt, outer: ir.Stmt) -> bool:
+    return inner is not outer and outer.span.start <= inner.span.start and inner.span.end <= outer.span.end
 
 
 def _only_pragma(text: bytes) -> bool:

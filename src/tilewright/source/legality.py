@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tilewright.source import ir
+from tilewright.source.aliases import Aliases
 from tilewright.source.effects import Effects
 from tilewright.source.expr_types import Types, loads_from
 from tilewright.source.kernel import Bump, Copy, CopyLoop, Fetch, KLoop, LaneStore, LoadItem, Pure, Refusal
-from tilewright.source.kloop import KLoopFinder, Phases, is_barrier, statements
+from tilewright.source.kloop import KLoopFinder, Phases, statements
 from tilewright.source.leaks import Leaks
+from tilewright.source.placement import enclosing
 from tilewright.source.places import root
 
 _TOGGLES = frozenset({"%", "&", "^"})
@@ -28,12 +30,13 @@ def names(nodes: Iterable[ir.Stmt | ir.Expr]) -> set[int]:
 class Legality:
     """Judges the phases of one K-loop."""
 
-    def __init__(self, finder: KLoopFinder, types: Types) -> None:
+    def __init__(self, finder: KLoopFinder, types: Types, no_alias: bool = False) -> None:
         self._finder = finder
         self._kernel = finder.kernel
         self._symbols = finder.kernel.symbols
         self._types = types
         self._shared = {s.id for s in self._symbols.values() if s.kind == "shared"}
+        self.aliases = Aliases(finder.kernel, finder.collector.places, no_alias)
 
     def _line(self, span: ir.Span) -> int:
         return self._kernel.source.line(span.start)
@@ -49,32 +52,34 @@ class Legality:
         """Whether both phases are harmless, and touch nothing of each other but the tiles."""
         load, compute = self._finder.effects(phases.load), self._finder.effects(phases.compute)
         return (
-            self._harmless(load, "load")
-            or self._harmless(compute, "compute")
+            self._harmless(load, "load", phases)
+            or self._harmless(compute, "compute", phases)
             or self._carried(load, compute, phases, loop)
             or self._escapes(phases)
         )
 
-    def _harmless(self, effects: Effects, what: str) -> Refusal | None:
+    def _harmless(self, effects: Effects, what: str, phases: Phases) -> Refusal | None:
         if effects.unknown:
             text, span = effects.unknown[0]
             return self._no(f"the {what} phase holds {text}", span)
         for kind, span in effects.jumps:
-            if not self._stays(kind, span):
+            if not self._stays(kind, span, phases.stmt):
                 return self._no(f"the {what} phase leaves the iteration by `{kind}`", span)
         for store in effects.stores:
-            if what == "load" and store.place.space == "shared":
+            # What the compute phase keeps in shared memory of its own stays where it is: the finder has seen to that.
+            if store.place.space == "shared" and (what == "load" or store.place.symbol is not None):
                 continue
-            through = f"`{self._name(store.place.symbol)}`" if store.place.symbol is not None else "an unknown pointer"
-            return Refusal(
-                "may_alias",
-                f"the {what} phase stores through {through}, which the next tile's loads may read",
-                self._line(store.span),
-                "move the store behind the K-loop",
-            )
+            if what == "load":
+                symbol = store.place.symbol
+                through = f"`{self._name(symbol)}`" if symbol is not None else "an unknown pointer"
+                text = f"the load phase stores through {through}, which the next tile's loads may read"
+                return Refusal("may_alias", text, self._line(store.span), "move the store behind the K-loop")
+            refused = self.aliases.judge(store, phases.load)
+            if refused is not None:
+                return refused
         return None
 
-    def _stays(self, kind: str, span: ir.Span) -> bool:
+    def _stays(self, kind: str, span: ir.Span, k_loop: ir.For) -> bool:
         """``break`` and ``continue`` of a loop inside the phase stay inside it."""
         if kind not in ("break", "continue"):
             return False
@@ -84,7 +89,8 @@ class Legality:
             if isinstance(n, ir.For | ir.While) and n.span.start <= span.start and span.end <= n.span.end
         ]
         inner = max(loops, key=lambda n: (n.span.start, -n.span.end), default=None)
-        return inner is not None and not any(is_barrier(s) for s in statements(inner.body))
+        outside = {id(n) for n in enclosing(self._kernel.body, k_loop)} | {id(k_loop)}
+        return inner is not None and id(inner) not in outside
 
     def _carried(self, load: Effects, compute: Effects, phases: Phases, loop: KLoop) -> Refusal | None:
         clash = sorted((load.reads - load.declared) & (compute.writes - compute.declared))
@@ -163,10 +169,15 @@ class Legality:
         """The load phase may read shared memory only where the loop never writes it."""
         roots = {_root_name(i.target) for i in flat(loads) if isinstance(i, Copy | LaneStore)}
         roots |= {_root_name(n.left) for s in phases.load for n in ir.walk(s) if isinstance(n, ir.Assign)}
-        written = self._finder.effects(phases.load).stores_to_shared() | staged
+        own = self._finder.effects(phases.load).stores_to_shared() | staged
+        late = self._finder.effects(phases.compute).stores_to_shared()
+        read = self._finder.effects(phases.load).reads & late - own
+        if read:
+            what = f"the load phase reads `{self._name(min(read))}`, which the compute phase of every tile writes"
+            return Refusal("loop_carried_shared", what, self._line(phases.load[0].span))
         for stmt in phases.load:
             for node in ir.walk(stmt):
-                if isinstance(node, ir.Name) and node.symbol in written and id(node) not in roots:
+                if isinstance(node, ir.Name) and node.symbol in own and id(node) not in roots:
                     return Refusal(
                         "loop_carried_shared",
                         f"the load phase reads or passes on `{node.id}`, which it fills itself",

@@ -6,7 +6,7 @@ import re
 from functools import cached_property
 
 from tilewright.source import intrinsics, ir
-from tilewright.source.effects import Collector
+from tilewright.source.effects import Collector, short_name
 from tilewright.source.places import root
 from tilewright.source.reader import OpenKernel
 
@@ -20,6 +20,7 @@ class Uniformity:
         self._symbols = kernel.symbols
         self._body = kernel.body
         self._collector = collector
+        self._functions = kernel.functions
         self._busy: set[int] = set()
 
     @cached_property
@@ -70,6 +71,10 @@ class Uniformity:
             case ir.Do(expr=ir.Unary(op="++" | "--" | "p++" | "p--", operand=ir.Name(symbol=int(s)))):
                 plain = s
                 out.setdefault(s, []).append(under)
+            case ir.Do(expr=ir.Assign(op="=", left=ir.Member(base=ir.Name(symbol=int(s)), arrow=False), right=value)):
+                if not self._symbols[s].reference:  # a member of a struct: the struct is uniform where all of them are
+                    plain = s
+                    out.setdefault(s, []).append((*under, value))
         for symbol in self._collector.collect([stmt]).writes - {plain}:
             out.setdefault(symbol, []).append((None,))
 
@@ -80,8 +85,10 @@ class Uniformity:
         out: dict[int, list[tuple[ir.Expr | None, ...]]],
     ) -> None:
         # Where threads may leave at different times, nothing inside is the same for all.
-        leaves = any(isinstance(n, ir.Jump | ir.OpaqueStmt) for n in ir.walk(loop.body))
-        inside = (*under, None if leaves else loop.condition) if loop.condition is not None else (*under, None)
+        leaves = jump_guards(loop.body)
+        if loop.condition is None and not leaves:
+            leaves = [None]
+        inside = (*under, *leaves, *((loop.condition,) if loop.condition is not None else ()))
         parts: list[ir.Stmt | ir.Expr | None] = [loop.condition, loop.body]
         if isinstance(loop, ir.For):
             parts += [loop.update]
@@ -100,13 +107,32 @@ class Uniformity:
                         return False
                 case ir.Name(id=name) if _PER_THREAD.match(name):
                     return False
-                case ir.Call(callee=c) if not intrinsics.VALUES.match(c):
+                case ir.Call(callee=c) if not intrinsics.VALUES.match(c) and not self._follows_from_arguments(c):
                     return False
                 case ir.Unary(op="*" | "++" | "--" | "p++" | "p--"):
                     return False
-                case ir.Opaque() | ir.Index() | ir.Assign() | ir.Member(arrow=True):
+                case ir.Index() if not self._uniform_load(node):
+                    return False
+                case ir.Opaque() | ir.Assign() | ir.Member(arrow=True):
                     return False
         return True
+
+    def _uniform_load(self, node: ir.Index) -> bool:
+        """A load through a kernel's pointer to const, whose address is judged apart.
+
+        Another thread that writes there between two barriers would race with it.
+        """
+        place = self._collector.places.of(node)
+        symbol = self._symbols.get(place.symbol) if place.symbol is not None else None
+        if place.space != "global" or symbol is None or symbol.kind != "param":
+            return False
+        words = symbol.type_text.split()
+        return "const" in words and "volatile" not in words and symbol.pointers == 1
+
+    def _follows_from_arguments(self, callee: str) -> bool:
+        """Whether a ``__device__`` function of the file computes its value from its arguments alone."""
+        function = self._functions.get(short_name(callee))
+        return function is not None and function.pure
 
     def uniform_symbol(self, symbol_id: int) -> bool:
         symbol = self._symbols[symbol_id]
@@ -135,3 +161,31 @@ class Uniformity:
             return None
         names = {n.symbol for n in ir.walk(symbol.init) if isinstance(n, ir.Name) and n.symbol is not None}
         return None if (names - {steady} | {symbol.id}) & self.changed else symbol.init
+
+
+def jump_guards(body: ir.Stmt, skip: ir.Stmt | None = None) -> list[ir.Expr | None]:
+    """The conditions that lead to each jump in a loop's body; None where one is not understood.
+
+    Args:
+        skip: a statement inside that is left out.
+    """
+    out: list[ir.Expr | None] = []
+
+    def visit(stmt: ir.Stmt, under: tuple[ir.Expr | None, ...]) -> None:
+        if stmt is skip:
+            return
+        match stmt:
+            case ir.Jump(kind=kind):
+                out.extend(under if kind in ("break", "continue", "return") else (None,))
+            case ir.OpaqueStmt():
+                out.append(None)
+            case ir.If(condition=c):
+                under = (*under, c)
+            case ir.For(condition=c) | ir.While(condition=c):
+                under = (*under, *((c,) if c is not None else ()))
+        for child in ir.children(stmt):
+            if isinstance(child, ir.Stmt):
+                visit(child, under)
+
+    visit(body, ())
+    return out
