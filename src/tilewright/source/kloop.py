@@ -242,10 +242,20 @@ class KLoopFinder:
         for e in parts:
             if any(isinstance(n, odd) and not _plain_unary(n) for n in ir.walk(e)):
                 return self._no("the start, bound or step of the K-loop is no plain arithmetic", loop)
-        step = self.kernel.constants.evaluate(header.step)
+        step = self._constant(header.step)
         if step is not None and step <= 0:
             return self._no("the K-loop does not count upwards", loop)
         return None
+
+    def _constant(self, expr: ir.Expr) -> int | None:
+        """The value of a constant, or of a variable that is set to one and never changed."""
+        value = self.kernel.constants.evaluate(expr)
+        symbol = self.kernel.symbols[expr.symbol] if isinstance(expr, ir.Name) and expr.symbol is not None else None
+        if value is not None or symbol is None or symbol.kind != "local":
+            return value
+        kind, init = int_kind(symbol.type_text, self.kernel.constants.aliases), self.uniformity.fixed(expr, -1)
+        value = self.kernel.constants.evaluate(init) if init is not None else None
+        return value if value is not None and kind is not None and kind.wrap(value) == value else None
 
     def progress(self, body: tuple[ir.Stmt, ...], header: Header) -> set[int]:
         """Names whose value may differ from one iteration to the next."""
@@ -268,7 +278,7 @@ class KLoopFinder:
             header.first,
             header.bound,
             header.step,
-            self.kernel.constants.evaluate(header.step),
+            self._constant(header.step),
             self._insert_at(loop),
             loop.body.span,
             phases.first_barrier.span,

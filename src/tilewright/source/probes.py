@@ -48,8 +48,10 @@ class Prober:
         return self._text[expr.span.start : expr.span.end].decode()
 
     def _constant(self, tag: str, expr: ir.Expr, value: int | None) -> list[Probe]:
-        # The step of `++i` has no text of its own.
-        return [] if value is None or expr.span.within else [self._fact(tag, f"({self._source(expr)}) == {value}")]
+        # The step of `++i` has no text of its own, and no variable can be asked about where it is compiled.
+        if value is None or expr.span.within or self._constants.evaluate(expr) is None:
+            return []
+        return [self._fact(tag, f"({self._source(expr)}) == {value}")]
 
     def _entry(self, item: LoadItem) -> Iterator[Probe]:
         at = item.stmt.span
