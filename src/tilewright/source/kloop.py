@@ -111,8 +111,8 @@ class KLoopFinder:
             if len(found) > 1:
                 found = [p for p in found if self._reads_its_tiles(p)] or found
             if len(found) > 1:
-                lines = " and ".join(str(self.line(p.stmt)) for p in found)
-                what = f"the loops at lines {lines} are of one form: which of them is the K-loop cannot be told"
+                variables = " and ".join(f"`{p.header.var.name}`" for p in found)
+                what = f"the loops over {variables} are of one form: which of them is the K-loop cannot be told"
                 return self._no(what, found[1].stmt, "one K-loop per kernel is understood: cut the kernel in two")
             if found:
                 return found[0]
@@ -250,9 +250,11 @@ class KLoopFinder:
     def _constant(self, expr: ir.Expr) -> int | None:
         """The value of a constant, or of a variable that is set to one and never changed."""
         value = self.kernel.constants.evaluate(expr)
-        symbol = self.kernel.symbols[expr.symbol] if isinstance(expr, ir.Name) and expr.symbol is not None else None
-        if value is not None or symbol is None or symbol.kind != "local":
+        if value is not None or not isinstance(expr, ir.Name) or expr.symbol is None:
             return value
+        symbol = self.kernel.symbols[expr.symbol]
+        if symbol.kind != "local":
+            return None
         kind, init = int_kind(symbol.type_text, self.kernel.constants.aliases), self.uniformity.fixed(expr, -1)
         value = self.kernel.constants.evaluate(init) if init is not None else None
         return value if value is not None and kind is not None and kind.wrap(value) == value else None
