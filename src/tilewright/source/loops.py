@@ -29,13 +29,23 @@ def _increment(update: ir.Expr | None, symbol: int) -> ir.Expr | None:
     return None
 
 
-def counted_header(stmt: ir.For) -> Header | None:
-    """The header of a loop that counts a variable of its own upwards, or None for another form."""
+def counter(stmt: ir.For) -> tuple[ir.Symbol, ir.Expr, ir.Expr] | None:
+    """The variable of its own that a loop advances by one distance, its first value and the distance; else None."""
     if not isinstance(stmt.init, ir.Declare) or len(stmt.init.symbols) != 1:
         return None
     var = stmt.init.symbols[0]
     if var.init is None or var.dims or var.pointers or var.reference:
         return None
+    step = _increment(stmt.update, var.id)
+    return None if step is None else (var, var.init, step)
+
+
+def counted_header(stmt: ir.For) -> Header | None:
+    """The header of a loop that counts a variable of its own upwards, or None for another form."""
+    counted = counter(stmt)
+    if counted is None:
+        return None
+    var, first, step = counted
     match stmt.condition:
         case ir.Binary(op="<", left=ir.Name(symbol=s), right=bound) if s == var.id:
             pass
@@ -43,5 +53,4 @@ def counted_header(stmt: ir.For) -> Header | None:
             pass
         case _:
             return None
-    step = _increment(stmt.update, var.id)
-    return None if step is None else Header(var, var.init, bound, step)
+    return Header(var, first, bound, step)
