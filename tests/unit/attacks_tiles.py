@@ -29,7 +29,6 @@ def tiles() -> Iterator[Attack]:
     yield scalar(
         "array used behind the loop",
         ("    if (row", "    As[ty][tx] = sum;\n    __syncthreads();\n    sum = As[tx][ty];\n    if (row"),
-        without={LDG: "loop_carried_shared", ASYNC: "loop_carried_shared"},
     )
     yield scalar(
         "array used in front of the loop",

@@ -45,6 +45,8 @@ def the_rest_is_untouched(kernel: TiledKernel, text: str) -> None:
     start = kernel.text[: min(a.declaration.start for a in kernel.staged)].decode()
     head = start[: start.rfind("\n") + 1]
     assert text.replace("#include <cuda_pipeline.h>\n", "", 1).startswith(head)
+    for array in kernel.staged:
+        text = text.replace(f"{array.name}_last", array.name)  # the last tile's stage, where it is used behind the loop
     end = kernel.text[kernel.loop.stmt.span.end :].decode()
     tail = end[end.find("\n") :]
     assert text.endswith(tail)

@@ -122,6 +122,11 @@ class LaunchSpec:
     triton: TritonSpec | None = None
     lines: TomlLines = field(default_factory=TomlLines, repr=False, compare=False)
 
+    @property
+    def no_alias(self) -> bool:
+        """Whether no buffer that is written overlaps one that is read: said, and no argument shares a buffer."""
+        return self.assume.get("no_alias", False) and all(a.alias_of is None for a in self.args)
+
     def place(self, *path: str | int) -> Place:
         """The place of a key, for messages about it: ``spec.place("args", 2, "dtype")``."""
         return Place(str(self.path), self.lines.of(path))

@@ -38,8 +38,8 @@ class Placement:
         if self.divergent_return is None:
             return []
         return [
-            f"threads that return at line {self.divergent_return} are not waited for: on sm_70 and later "
-            "__syncthreads() waits for all threads that have not exited"
+            "threads that return in front of the K-loop are not waited for: on sm_70 and later __syncthreads() waits "
+            "for all threads that have not exited"
         ]
 
     def _line(self, node: ir.Stmt | ir.Expr) -> int:

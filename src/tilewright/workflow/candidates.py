@@ -89,7 +89,7 @@ class Request:
         raw = read_file(path)
         opened = open_file(raw, path, kernel, spec, target.arch, self.settings, self.use_cache)
         constants = opened.kernel.constants.names()
-        tiled = understand(opened.kernel, opened.block, opened.shared_bytes)
+        tiled = understand(opened.kernel, opened.block, opened.shared_bytes, opened.no_alias)
         reduction, extra = (None, {}) if isinstance(tiled, Refusal) else trip_sets(tiled, spec, constants, (2, 3, 4))
         built = opened.baseline
         program = Program(built.cubin, built.ptx, built.kernel, built.arch)

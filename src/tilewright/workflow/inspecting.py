@@ -65,7 +65,10 @@ def _kernel(source: KernelSource, function: KernelFunction, path: Path) -> repor
     opened = open_kernel(replace(source, aliases={**source.aliases, **aliases}), function, values)
     launch = bind(spec, "default", opened.constants.names()) if spec is not None else None
     understood = understand(
-        opened, launch.block if launch is not None else None, launch.shared_bytes if launch is not None else None
+        opened,
+        launch.block if launch is not None else None,
+        launch.shared_bytes if launch is not None else None,
+        spec is not None and spec.no_alias,
     )
     if isinstance(understood, Refusal):
         return reports.InspectedKernel(function.name, function.line, refusal_record(understood))

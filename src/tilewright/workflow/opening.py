@@ -21,6 +21,7 @@ from tilewright.source.headers import own_headers
 from tilewright.source.parse import number
 from tilewright.source.reader import KernelFunction, KernelSource, OpenKernel, open_kernel, read_source
 from tilewright.verification.reference import load_reference
+from tilewright.workflow.draft.includes import guessed_includes
 from tilewright.workflow.template_arguments import template_arguments
 from tilewright.workflow.threads import bound_of
 
@@ -33,6 +34,7 @@ class Compiler:
 
     Attributes:
         expression: the kernel as NVRTC names it, ``sgemm<128, 8>``.
+        include: folders with headers, where no sidecar names them.
     """
 
     path: Path
@@ -41,10 +43,11 @@ class Compiler:
     spec: LaunchSpec | None
     settings: Settings
     use_cache: bool
+    include: tuple[Path, ...] = ()
 
     def request(self, text: str) -> BuildRequest:
         spec = self.spec
-        view = device_view(text, self.path, spec.build.include if spec is not None else ())
+        view = device_view(text, self.path, spec.build.include if spec is not None else self.include)
         return BuildRequest(
             view.text,
             self.path.name,
@@ -79,6 +82,11 @@ class Opened:
     notes: tuple[str, ...] = ()
     template: tuple[str, ...] = ()
 
+    @property
+    def no_alias(self) -> bool:
+        """Whether the sidecar says that no buffer that is written overlaps one that is read."""
+        return self.compiler.spec is not None and self.compiler.spec.no_alias
+
 
 def open_file(
     raw: bytes, path: Path, kernel: str | None, spec: LaunchSpec | None, arch: str, settings: Settings, use_cache: bool
@@ -96,7 +104,8 @@ def open_file(
     chosen = template_arguments(source, function, spec)
     arguments = chosen.values
     expression = function.qualified + (f"<{', '.join(arguments.values())}>" if function.template else "")
-    compiler = Compiler(path, arch, expression, spec, settings, use_cache)
+    include = guessed_includes(raw.decode(), path) if spec is None else ()
+    compiler = Compiler(path, arch, expression, spec, settings, use_cache, include)
     baseline = compiler.build(raw.decode())
     if isinstance(baseline, CompileFailure):
         raise compile_error(baseline, path)
@@ -150,7 +159,8 @@ def _report_syntax_error(raw: bytes, path: Path, arch: str, spec: LaunchSpec | N
     named = _KERNEL_NAME.search(text)
     if named is None:
         return
-    failure = Compiler(path, arch, named[1], spec, settings, False).build(text)
+    include = guessed_includes(text, path) if spec is None else ()
+    failure = Compiler(path, arch, named[1], spec, settings, False, include).build(text)
     if isinstance(failure, CompileFailure):
         raise compile_error(failure, path)
 

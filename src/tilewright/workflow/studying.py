@@ -65,7 +65,7 @@ def study(
         baseline_resources=resources_record(opened.baseline, dynamic),
         notes=opened.notes if spec is not None else (*opened.notes, NO_SIDECAR),
     )
-    understood = understand(opened.kernel, opened.block, opened.shared_bytes)
+    understood = understand(opened.kernel, opened.block, opened.shared_bytes, opened.no_alias)
     if not isinstance(understood, Refusal):
         understood = confirm(understood, opened.compiler) or understood
     if isinstance(understood, Refusal):

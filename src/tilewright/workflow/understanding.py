@@ -4,32 +4,35 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilewright.normalise.result import Normalised
 from tilewright.normalise.run import normalise
 from tilewright.source.analysis import analyse
 from tilewright.source.kernel import Refusal, TiledKernel
-from tilewright.source.line_map import original_line
 from tilewright.source.reader import OpenKernel
 
 
 def understand(
-    kernel: OpenKernel, block: tuple[int, int, int] | None = None, shared_bytes: int | None = None
+    kernel: OpenKernel,
+    block: tuple[int, int, int] | None = None,
+    shared_bytes: int | None = None,
+    no_alias: bool = False,
 ) -> TiledKernel | Refusal:
     """The tiled kernel, or why it cannot be pipelined; lines are those of the file as handed in.
 
     Args:
         block: threads of a block per dimension, where a sidecar says so.
         shared_bytes: dynamic shared memory of the launch, where it is the same at every size.
+        no_alias: the sidecar says that no buffer that is written overlaps one that is read.
     """
-    plain = analyse(kernel, block)
+    plain = analyse(kernel, block, no_alias)
     if isinstance(plain, TiledKernel):
         return plain
     normal = normalise(kernel, block, shared_bytes)
     if not normal.maps:
         return normal.refusal or plain
-    found = analyse(normal.kernel, block)
+    found = analyse(normal.kernel, block, no_alias)
     if isinstance(found, Refusal):
-        line = None if found.line is None else normal.line(found.line)
-        return normal.refusal or replace(found, line=line)
+        return normal.refusal or _led_back(found, normal)
     return replace(
         found,
         before=kernel.source.text,
@@ -38,6 +41,22 @@ def understand(
         launch_shared_bytes=normal.shared_bytes,
         line=normal.line(found.line),
         lines={k: (normal.line(a), normal.line(b)) for k, (a, b) in found.lines.items()},
-        elsewhere=None if found.elsewhere is None else original_line(normal.maps, found.elsewhere),
+        elsewhere=_line(found.elsewhere, normal),
+        divergent_return=_line(found.divergent_return, normal),
+        outside=replace(
+            found.outside,
+            line=_line(found.outside.line, normal),
+            refusal=None if found.outside.refusal is None else _led_back(found.outside.refusal, normal),
+        ),
+        unordered=None if found.unordered is None else _led_back(found.unordered, normal),
         assumptions=(*normal.assumptions, *found.assumptions),
     )
+
+
+def _line(line: int | None, normal: Normalised) -> int | None:
+    return None if line is None else normal.line(line)
+
+
+def _led_back(refusal: Refusal, normal: Normalised) -> Refusal:
+    """A refusal with its line in the file as handed in."""
+    return replace(refusal, line=_line(refusal.line, normal))
