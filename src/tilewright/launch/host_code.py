@@ -102,7 +102,7 @@ def definitions(text: str, site: LaunchSite) -> dict[str, str]:
 
 
 def _one_local(code: str, match: re.Match[str], found: dict[str, str]) -> None:
-    is_dim3 = re.search(r"\bdim3\s+\w+\s*$", code[match.start() : match.end(1)]) is not None
+    is_dim3 = re.search(r"\bdim3\b", code[match.start() : match.start(1)]) is not None
     if match[2] == "=":
         end = _expression_end(code, match.end())
         found[match[1]] = code[match.end() : end].strip()

@@ -21,7 +21,7 @@ from tilewright.source.headers import own_headers
 from tilewright.source.parse import number
 from tilewright.source.reader import KernelFunction, KernelSource, OpenKernel, open_kernel, read_source
 from tilewright.verification.reference import load_reference
-from tilewright.workflow.draft.includes import guessed_includes
+from tilewright.workflow.reading import includes_of
 from tilewright.workflow.template_arguments import template_arguments
 from tilewright.workflow.threads import bound_of
 
@@ -34,7 +34,7 @@ class Compiler:
 
     Attributes:
         expression: the kernel as NVRTC names it, ``sgemm<128, 8>``.
-        include: folders with headers, where no sidecar names them.
+        include: folders with headers.
     """
 
     path: Path
@@ -47,7 +47,7 @@ class Compiler:
 
     def request(self, text: str) -> BuildRequest:
         spec = self.spec
-        view = device_view(text, self.path, spec.build.include if spec is not None else self.include)
+        view = device_view(text, self.path, self.include)
         return BuildRequest(
             view.text,
             self.path.name,
@@ -104,7 +104,7 @@ def open_file(
     chosen = template_arguments(source, function, spec)
     arguments = chosen.values
     expression = function.qualified + (f"<{', '.join(arguments.values())}>" if function.template else "")
-    include = guessed_includes(raw.decode(), path) if spec is None else ()
+    include = includes_of(raw, path, spec)
     compiler = Compiler(path, arch, expression, spec, settings, use_cache, include)
     baseline = compiler.build(raw.decode())
     if isinstance(baseline, CompileFailure):
@@ -159,7 +159,7 @@ def _report_syntax_error(raw: bytes, path: Path, arch: str, spec: LaunchSpec | N
     named = _KERNEL_NAME.search(text)
     if named is None:
         return
-    include = guessed_includes(text, path) if spec is None else ()
+    include = includes_of(raw, path, spec)
     failure = Compiler(path, arch, named[1], spec, settings, False, include).build(text)
     if isinstance(failure, CompileFailure):
         raise compile_error(failure, path)

@@ -100,6 +100,15 @@ def target_for(arch: str | None, spec: LaunchSpec | None, gpu_arch: str | None) 
     return Target(default_arch(), "no GPU and no --arch")
 
 
+def includes_of(raw: bytes, path: Path, spec: LaunchSpec | None) -> tuple[Path, ...]:
+    """Folders with headers: the sidecar's; without one, the nearest that hold what the file includes."""
+    if spec is not None:
+        return spec.build.include
+    from tilewright.workflow.draft.includes import guessed_includes
+
+    return guessed_includes(raw.decode(errors="replace"), path)
+
+
 def headers_digest(raw: bytes, path: Path, include: Sequence[Path]) -> str:
     """SHA-256 of every header that the compiler will see besides CUDA's own, by name and content."""
     from tilewright.source.device_view import device_view

@@ -83,7 +83,7 @@ def _resolved(text: str, site: LaunchSite, source: KernelSource, function: Kerne
     local = definitions(text, site)
     head = bare(text)[site.function : site.statement]
     header = head[: head.find("{")] if "{" in head else ""
-    passed = _macro_arguments(text, site, source.macros)
+    passed = {**_host_template(bare(text), header), **_macro_arguments(text, site, source.macros)}
     out: list[str | None] = []
     for argument in site.template[: len(function.template)]:
         known = argument
@@ -99,6 +99,21 @@ def _resolved(text: str, site: LaunchSite, source: KernelSource, function: Kerne
             known = str(value.value)
         out.append(None if asked and not _is_type(known) else known)
     return out
+
+
+def _host_template(code: str, header: str) -> dict[str, str]:
+    """The host function's own template parameters, as an instantiation or a call of it in the file gives them."""
+    found = re.search(r"\btemplate\s*<", header)
+    named = re.search(r"(\w+)\s*\((?:[^()]|\([^()]*\))*\)\s*(?:noexcept\s*)?$", header)
+    if found is None or named is None or ">" not in header[found.end() :]:
+        return {}
+    close = header.index(">", found.end())
+    parameters = [p.split("=")[0].split() for p in header[found.end() : close].split(",")]
+    for use in re.finditer(rf"\b{named[1]}\s*<([^<>;]*)>\s*\(", code):
+        arguments = [a.strip() for a in use[1].split(",")]
+        if len(arguments) <= len(parameters) and all(arguments):
+            return {p[-1]: a for p, a in zip(parameters, arguments, strict=False) if p and p[-1] != a}
+    return {}
 
 
 def _is_type(text: str) -> bool:

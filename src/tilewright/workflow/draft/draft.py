@@ -7,6 +7,7 @@ bounds before it is offered; and what it rests on is printed. Where it does not 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,37 +21,48 @@ from tilewright.launch.spec import LaunchSpec, Role
 from tilewright.source.kernel import Refusal, TiledKernel
 from tilewright.verification.baseline import NO_LIMITS
 from tilewright.workflow.draft.extents import Shape, shape_of, strides_of
-from tilewright.workflow.draft.guess import guessed_plans
+from tilewright.workflow.draft.guess import guessed_plans, with_block_sizes
 from tilewright.workflow.draft.plan import UNKNOWN_BYTES, Parameter, Plan, Unclear, parameters_of, planned
-from tilewright.workflow.draft.sizes import default_sizes, first_sizes, guarded_names, ragged_sizes, unit_of
-from tilewright.workflow.draft.text import Array, sidecar_text
+from tilewright.workflow.draft.result import Draft
+from tilewright.workflow.draft.sizes import (
+    default_sizes,
+    first_sizes,
+    guarded_names,
+    other_sizes,
+    ragged_sizes,
+    unit_of,
+)
+from tilewright.workflow.draft.text import Array, Head, sidecar_text, skeleton_text
 from tilewright.workflow.opening import Opened
 from tilewright.workflow.threads import bound_of, with_threads
 from tilewright.workflow.understanding import understand
 
+Sets = Mapping[str, Mapping[str, int]]
+
 RUN_MAX_SECONDS = 40.0
-ALL_MAX_SECONDS = 90.0
 GENEROUS_ELEMENTS = 1 << 24
 SHARED_TRIES = (16 << 10, 32 << 10, 48 << 10, 64 << 10, 96 << 10)
 RAGGED_BY = (5, 4, 8, 16)
 
 
 @dataclass(frozen=True)
-class Draft:
-    """A sidecar that fits, or why there is none.
+class Seen:
+    """One run: at which sizes, and what it used."""
 
-    Attributes:
-        text: of the sidecar; "" where there is none.
-        guesses: what it rests on. problem: why there is none.
-    """
-
-    text: str = ""
-    guesses: tuple[str, ...] = ()
-    problem: str = ""
+    sizes: Mapping[str, int]
+    footprint: Footprint
 
 
 def draft(opened: Opened, path: Path, say: Callable[[str], None]) -> Draft:
     """Draft the sidecar of an opened kernel (its baseline is compiled already)."""
+    made = _drafted(opened, path, say)
+    if made.fits:
+        return made
+    head = Head(opened.function.name, opened.template, _include(opened, path))
+    return replace(made, text=skeleton_text(head, opened.function.params, made.problem))
+
+
+def _drafted(opened: Opened, path: Path, say: Callable[[str], None]) -> Draft:
     parameters = parameters_of(opened.kernel)
     if isinstance(parameters, Unclear):
         return Draft(problem=parameters.reason)
@@ -60,19 +72,24 @@ def draft(opened: Opened, path: Path, say: Callable[[str], None]) -> Draft:
         parsed = parse(opened.baseline.ptx, opened.baseline.kernel)
     except TilewrightError as error:
         return Draft(problem=error.message)
-    found = planned(opened.kernel, parameters)
     understood = understand(opened.kernel, None, None)
     tiled = None if isinstance(understood, Refusal) else with_threads(understood, opened.function.launch_bounds)
-    if found is None:
-        found_all = guessed_plans(opened.kernel, parameters, tiled.tile.threads if tiled is not None else None)
-        if isinstance(found_all, Unclear):
-            return Draft(problem=found_all.reason)
-        plans = found_all
-    elif isinstance(found, Unclear):
-        return Draft(problem=found.reason)
-    else:
-        plans = [found]
+    plans = _plans(opened, parameters, tiled)
+    if isinstance(plans, Unclear):
+        return Draft(problem=plans.reason)
     return _Drafting(opened, path, parameters, parsed, tiled, say).first_that_fits(plans)
+
+
+def _plans(opened: Opened, parameters: tuple[Parameter, ...], tiled: TiledKernel | None) -> list[Plan] | Unclear:
+    found = planned(opened.kernel, parameters)
+    if found is None:
+        return guessed_plans(opened.kernel, parameters, tiled.tile.threads if tiled is not None else None)
+    return found if isinstance(found, Unclear) else with_block_sizes(found, opened.template)
+
+
+def _include(opened: Opened, path: Path) -> tuple[str, ...]:
+    folder = path.resolve().parent
+    return tuple(os.path.relpath(f, folder) for f in opened.compiler.include)
 
 
 class _Drafting:
@@ -92,13 +109,12 @@ class _Drafting:
         self.tile = [v for v in (tiled.tile.bm, tiled.tile.bn, tiled.tile.bk) if v] if tiled is not None else []
         self.arch = opened.baseline.arch
         self.arrays = {p.name: p for p in parameters if p.is_pointer}
+        self.include = _include(opened, path)
 
     def first_that_fits(self, plans: list[Plan]) -> Draft:
         problem = ""
-        spent = 0
-        for plan in plans:
-            self.say(f"drafting a sidecar, launch {spent + 1} of {len(plans)}")
-            spent += 1
+        for number, plan in enumerate(plans):
+            self.say(f"drafting a sidecar, launch {number + 1} of {len(plans)}")
             made = self._try(plan)
             if not made.problem:
                 return made
@@ -116,7 +132,16 @@ class _Drafting:
         if why:
             return Draft(problem=why)
         assert isinstance(seen, Footprint)
-        return self._written(plan, seen, sizes, unit)
+        return self._written(plan, (Seen(sizes, seen), self._again(plan, Seen(sizes, seen), unit)), unit)
+
+    def _again(self, plan: Plan, first: Seen, unit: int) -> Seen:
+        """A run at other sizes; the first one where the kernel does not handle those."""
+        for step in (unit, 2 * unit):
+            others = other_sizes(first.sizes, step)
+            seen = self._run(plan, self._generous(), others) if others != first.sizes else ""
+            if isinstance(seen, Footprint) and not self._unfit(plan, seen):
+                return Seen(others, seen)
+        return first
 
     def _with_bytes(self, plan: Plan, sizes: Mapping[str, int], unit: int) -> Draft:
         """The fewest bytes of shared memory with which the kernel stays in bounds."""
@@ -131,8 +156,8 @@ class _Drafting:
     def _unit(self, plan: Plan) -> int:
         """What extents are multiples of: what the launch divides by, and the tile."""
         names = {**self.constants, **dict.fromkeys(plan.sizes, 1 << 20)}
-        steps = [v for v in self.tile]
-        for text in plan.grid:
+        steps = list(self.tile)
+        for text in (*plan.grid, *(t for t in plan.scalars.values() if "ceil_div" in t or "//" in t)):
             for word in text.replace("(", " ").replace(")", " ").replace(",", " ").split():
                 value = int(word) if word.isdecimal() else self.constants.get(word, 0) if word in names else 0
                 steps.append(value)
@@ -146,11 +171,15 @@ class _Drafting:
         }
 
     def _spec(
-        self, plan: Plan, arrays: Mapping[str, Array], sets: Mapping[str, Mapping[str, int]], guesses: tuple[str, ...] = ()
+        self,
+        plan: Plan,
+        arrays: Mapping[str, Array],
+        sets: Sets,
+        guesses: tuple[str, ...] = (),
     ) -> tuple[str, LaunchSpec]:
-        template = list(self.opened.template)
         function = self.opened.function
-        text = sidecar_text(function.name, template, plan, self.parameters, arrays, sets, guesses)
+        head = Head(function.name, self.opened.template, self.include)
+        text = sidecar_text(head, plan, self.parameters, arrays, sets, guesses)
         spec = parse_sidecar(text, self.path)
         check_against(spec, function.params, self.constants, bound_of(function.launch_bounds, self.constants))
         return text, spec
@@ -169,21 +198,24 @@ class _Drafting:
         if seen.error:
             return seen.error
         # Where the file says how the kernel is launched, a race is the kernel's; where it was guessed, it may be ours.
-        hazards = [h for h in seen.hazards if plan.launch_line is None or not h.kind.startswith(NO_LIMITS)]
+        hazards = [h for h in seen.hazards if not plan.is_told or not h.kind.startswith(NO_LIMITS)]
         if hazards:
-            return f"{hazards[0].kind}: {hazards[0].message}"
+            unless = "" if plan.is_told else "launched as guessed, "
+            return f"{unless}{hazards[0].kind}: {hazards[0].message}"
         if not any(t.write_end for t in seen.arrays.values()):
             return "the kernel writes nothing when launched so"
         return ""
 
-    def _written(self, plan: Plan, seen: Footprint, sizes: Mapping[str, int], unit: int) -> Draft:
-        """Shapes and roles from the run, then sets of sizes that have been run with exact bounds."""
+    def _written(self, plan: Plan, both: tuple[Seen, Seen], unit: int) -> Draft:
+        """Shapes and roles from the runs, then sets of sizes that have been run with exact bounds."""
+        seen, sizes = both[0].footprint, both[0].sizes
         arrays: dict[str, Array] = {}
         notes: list[str] = []
         is_scalable = True
         for name in self.arrays:
             touched = seen.arrays[name]
-            shape = shape_of(touched.end, sizes, self._factors(), strides_of(name, self.body, plan.sizes))
+            ends = tuple((run.footprint.arrays[name].end, run.sizes) for run in both)
+            shape = shape_of(ends, self._factors(), strides_of(name, self.body, plan.sizes))
             if shape is None:
                 shape, is_scalable = Shape((str(touched.end),), "what a run at these sizes used"), False
             role: Role = "in"
@@ -192,7 +224,7 @@ class _Drafting:
             arrays[name] = Array(shape, role)
             kind = f", {role}" if role != "in" else ""
             notes.append(f"{name} has the shape [{', '.join(shape.extents)}]{kind}: seen in a run")
-        if plan.launch_line is None and not self._is_whole(seen, arrays, is_scalable):
+        if not plan.is_told and not self._is_whole(seen, arrays, is_scalable):
             return Draft(problem="the outputs are not written whole when launched so")
         sets: dict[str, Mapping[str, int]] = {"default": sizes}
         if is_scalable and plan.sizes:
@@ -206,7 +238,7 @@ class _Drafting:
             text, _ = self._spec(plan, arrays, sets, guesses)
         except TilewrightError as error:
             return Draft(problem=error.message)
-        return Draft(text, guesses)
+        return Draft(text, guesses, "", plan.is_told)
 
     def _factors(self) -> dict[str, int]:
         """Constants that may be a dimension of an array: only those that the sidecar's expressions know."""
@@ -227,7 +259,11 @@ class _Drafting:
                 ragged = ragged_sizes(sizes, guarded, off)
                 self.say("drafting a sidecar, ragged sizes")
                 one = self._run(plan, arrays, ragged)
-                if not self._unfit(plan, one) and isinstance(one, Footprint) and self._covers(arrays, one, seen, ragged):
+                if (
+                    not self._unfit(plan, one)
+                    and isinstance(one, Footprint)
+                    and self._covers(arrays, one, seen, ragged)
+                ):
                     sets["ragged"] = ragged
                     break
         return {name: values for name, values in sets.items() if self._binds(plan, arrays, values)}
@@ -257,7 +293,7 @@ class _Drafting:
         return True
 
 
-def _told(plan: Plan, sets: Mapping[str, Mapping[str, int]]) -> list[str]:
+def _told(plan: Plan, sets: Sets) -> list[str]:
     out = []
     for name, values in sets.items():
         if values:

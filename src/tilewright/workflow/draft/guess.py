@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tilewright.source.reader import OpenKernel
-from tilewright.workflow.draft.plan import ONE, UNKNOWN_BYTES, Parameter, Plan, Unclear, scalar_guess
+from tilewright.workflow.draft.plan import ONE, UNKNOWN_BYTES, Parameter, Plan, Unclear, leading_extent, scalar_guess
 from tilewright.workflow.threads import bound_of
 
 MOST_PLANS = 24
-_THREADS = re.compile(r"(?i)(num_?|n_?|max_?)?(threads?(_per_block|s?_per_cta)?|block_?size|nthreads|threads_num)(_num)?")
+_THREADS = re.compile(
+    r"(?i)(num_?|n_?|max_?)?(threads?(_per_block|s?_per_cta)?|block_?size|nthreads|threads_num)(_num)?"
+)
 _BATCHES = re.compile(r"(?i)(b|bs|batch\w*|h|nh|num_?heads?|n_?heads?|heads?|groups?)")
-_LEADING = re.compile(r"(?i)(?:ld|stride_?)([abc])")
-_LEADING_IS = {"a": "k", "b": "n", "c": "n"}
 
 
 def guessed_plans(kernel: OpenKernel, parameters: tuple[Parameter, ...], threads: int | None) -> list[Plan] | Unclear:
@@ -41,16 +42,37 @@ def guessed_plans(kernel: OpenKernel, parameters: tuple[Parameter, ...], threads
             ranked = sorted(extents, key=lambda size: _likeness(size, steps[0], axis))
             choices.append([f"ceil_div({size}, {step})" for step in steps for size in ranked])
         else:
-            known = [n for n in sizes if _BATCHES.fullmatch(n)]
-            if not known:
-                extra.append("batch" if axis == "z" else f"blocks_{axis}")
-            choices.append([*known, *extra[-1:]] if not known else known)
+            known = next((n for n in sizes if _BATCHES.fullmatch(n) and [n] not in choices), None)
+            if known is None:
+                known = "batch" if "batch" not in (*sizes, *extra) else f"blocks_{axis}"
+                extra.append(known)
+            choices.append([known])
     shared = UNKNOWN_BYTES if re.search(r"\bextern\s+__shared__", body) else "0"
     plans: list[Plan] = []
     for block, grid in itertools.islice(_pairs(blocks, choices), MOST_PLANS):
         told = (*guesses, f"grid = [{', '.join(grid)}], block = [{', '.join(block)}]: the file has no launch")
         plans.append(Plan(grid, block, shared, scalars, tuple(dict.fromkeys([*sizes, *extra])), {}, told, None))
     return plans
+
+
+def with_block_sizes(plan: Plan, template: tuple[str, ...]) -> list[Plan]:
+    """A plan whose block follows from what its host function is called with: with numbers for it, to be tried."""
+    free = next((n for n in plan.sizes if any(re.search(rf"\b{n}\b", text) for text in plan.block)), None)
+    if free is None or free in plan.scalars.values():
+        return [plan]
+    numbers = [t for t in template if t.isdecimal() and 1 < int(t) <= 1024]
+    out: list[Plan] = []
+    for number in dict.fromkeys([*numbers, "32", "16", "256", "128"]):
+        grid, block = _put(plan.grid, free, number), _put(plan.block, free, number)
+        sizes = tuple(n for n in plan.sizes if n != free)
+        told = (*plan.guesses, f"{free} = {number} in the launch at line {plan.launch_line}")
+        out.append(replace(plan, sizes=sizes, guesses=told, is_told=False, grid=grid, block=block))
+    return out
+
+
+def _put(texts: tuple[str, str, str], name: str, number: str) -> tuple[str, str, str]:
+    x, y, z = (re.sub(rf"\b{name}\b", number, text) for text in texts)
+    return x, y, z
 
 
 def _pairs(
@@ -68,14 +90,10 @@ def _scalars(parameters: tuple[Parameter, ...]) -> tuple[list[str], dict[str, st
     sizes: list[str] = []
     scalars: dict[str, str] = {}
     guesses: list[str] = []
-    by_letter = {p.name.lower(): p.name for p in parameters if not p.is_pointer}
     for p in parameters:
         if p.is_pointer:
             continue
-        leading = _LEADING.fullmatch(p.name)
-        value = scalar_guess(p)
-        if leading and _LEADING_IS[leading[1].lower()] in by_letter:
-            value = by_letter[_LEADING_IS[leading[1].lower()]]
+        value = leading_extent(p.name, parameters) or scalar_guess(p)
         if value is None:
             sizes.append(p.name)
             scalars[p.name] = p.name

@@ -15,13 +15,28 @@ from tilewright.source.reader import OpenKernel
 
 ONE = "1"
 UNKNOWN_BYTES = "?"
-_VECTOR = re.compile(r"\b(float|double|int|uint|char|uchar|short|ushort|half|__half|nv_bfloat16|__nv_bfloat16)([1234])\b")
-_SHORT_VECTORS = {"half2": "half", "__half2": "__half", "nv_bfloat162": "nv_bfloat16", "__nv_bfloat162": "__nv_bfloat16"}
+_VECTOR = re.compile(
+    r"\b(float|double|int|uint|char|uchar|short|ushort|half|__half|nv_bfloat16|__nv_bfloat16)([1234])\b"
+)
+_SHORT_VECTORS = {
+    "half2": "half",
+    "__half2": "__half",
+    "nv_bfloat162": "nv_bfloat16",
+    "__nv_bfloat162": "__nv_bfloat16",
+}
 # Integer parameters that are no extents, and a value that leaves them out of play.
-_SWITCHES = re.compile(r"(?i)(is|use|has|do|apply|enable)_?\w*|causal|trans_?[ab]?|u|v|(stride|dilation|groups?|step)(_?[hwxyd])?")
+_SWITCHES = re.compile(
+    r"(?i)(is|use|has|do|apply|enable)_?\w*|causal|trans_?[ab]?|u|v|(stride|dilation|groups?|step)(_?[hwxyd])?"
+)
 _NOUGHTS = re.compile(r"(?i)(pad(ding)?|offset|seed)(_?[hwxyd])?")
-_FLOATS = ((re.compile(r"(?i)beta"), "0.5"), (re.compile(r"(?i)alpha"), "1.5"), (re.compile(r"(?i)\w*(scale|temp)\w*"), "0.125"))
-_RETURN = re.compile(r"\{\s*return\s+([^;{}]+);\s*\}")
+_FLOATS = (
+    (re.compile(r"(?i)beta"), "0.5"),
+    (re.compile(r"(?i)alpha"), "1.5"),
+    (re.compile(r"(?i)\w*(scale|temp)\w*"), "0.125"),
+)
+_LEADING = re.compile(r"(?i)(?:ld|stride_?)([abc])")
+_LEADING_IS = {"a": "k", "b": "n", "c": "n"}
+_RETURN = re.compile(r"\s*\{\s*return\s+([^;{}]+);\s*\}")
 
 
 @dataclass(frozen=True)
@@ -47,6 +62,7 @@ class Plan:
         natural: what the host code gives a size, where that is a number.
         guesses: what was taken for granted, one clause each.
         launch_line: of the launch in the file that it was read from; None where it is a guess.
+        is_told: the launch in the file says all of it, the block too.
     """
 
     grid: tuple[str, str, str]
@@ -57,6 +73,7 @@ class Plan:
     natural: Mapping[str, int] = field(default_factory=dict)
     guesses: tuple[str, ...] = ()
     launch_line: int | None = None
+    is_told: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,17 +101,23 @@ def parameters_of(kernel: OpenKernel) -> tuple[Parameter, ...] | Unclear:
 def _element(kind: str, aliases: Mapping[str, str]) -> str:
     for _ in range(4):
         kind = re.sub(r"\b[A-Za-z_]\w*\b", lambda m: aliases.get(m[0], m[0]), kind)
-    kind = re.sub(r"\b\w+\b", lambda m: _SHORT_VECTORS.get(m[0], m[0]), kind)
     return _VECTOR.sub(r"\1", kind)
 
 
 def scalar_guess(parameter: Parameter) -> str | None:
     """The value of a scalar that is no extent; None where it may be one."""
     if parameter.dtype.kind == "float":
-        return next((value for pattern, value in _FLOATS if pattern.fullmatch(parameter.name)), "0.5")
+        return next((value for pattern, value in _FLOATS if re.fullmatch(pattern, parameter.name)), "0.5")
     if parameter.dtype.kind == "bool" or _SWITCHES.fullmatch(parameter.name):
         return "1"
     return "0" if _NOUGHTS.fullmatch(parameter.name) else None
+
+
+def leading_extent(name: str, parameters: tuple[Parameter, ...]) -> str | None:
+    """What a leading dimension is where matrices are packed: ``lda`` is K, ``ldb`` and ``ldc`` are N."""
+    found = _LEADING.fullmatch(name)
+    letter = _LEADING_IS[found[1].lower()] if found is not None else ""
+    return next((p.name for p in parameters if p.name.lower() == letter and not p.is_pointer), None)
 
 
 def planned(kernel: OpenKernel, parameters: tuple[Parameter, ...]) -> Plan | Unclear | None:
@@ -107,6 +130,22 @@ def planned(kernel: OpenKernel, parameters: tuple[Parameter, ...]) -> Plan | Unc
     if site is None:
         return Unclear(f"the launch at line {sites[0].line} cannot be read")
     return _Host(kernel, text, site, parameters).plan(len(sites))
+
+
+def _with_numbers(
+    fixed: Mapping[str, int],
+    grid: tuple[str, str, str],
+    block: tuple[str, str, str],
+    shared: str,
+    scalars: Mapping[str, str],
+) -> tuple[tuple[str, str, str], tuple[str, str, str], str, dict[str, str]]:
+    """The launch with numbers for those names."""
+
+    def put(text: str) -> str:
+        return re.sub(r"\b[A-Za-z_]\w*\b", lambda m: str(fixed.get(m[0], m[0])), text)
+
+    (a, b, c), (x, y, z) = grid, block
+    return (put(a), put(b), put(c)), (put(x), put(y), put(z)), put(shared), {n: put(v) for n, v in scalars.items()}
 
 
 class _Host:
@@ -135,18 +174,32 @@ class _Host:
         if len(dims) < 2 or dims[0] is None or dims[1] is None:
             return Unclear(f"the launch at line {self.site.line} has no grid and block")
         shared = self._shared()
+        fixed = self._fixed([*dims[1], shared], [*dims[0], *scalars.values()])
+        grid, block, shared, scalars = _with_numbers(fixed, dims[0], dims[1], shared, scalars)
+        self.guesses += [f"{name} = {value}, as the host code says" for name, value in fixed.items()]
         if launches > 1:
             self.guesses.append(f"the launch is the one at line {self.site.line}, of {launches} in the file")
         return Plan(
-            dims[0],
-            dims[1],
+            grid,
+            block,
             shared,
             scalars,
-            tuple(dict.fromkeys(self.leaves.values())),
+            tuple(n for n in dict.fromkeys(self.leaves.values()) if n not in fixed),
             self.natural,
             tuple(self.guesses),
             self.site.line,
+            True,
         )
+
+    def _fixed(self, whole: list[str], divided: list[str]) -> dict[str, int]:
+        """Numbers of the host code that are no extents: the block, shared bytes or a divisor follow from them."""
+        out: dict[str, int] = {}
+        for name, value in self.natural.items():
+            word = rf"\b{re.escape(name)}\b"
+            divides = rf"(?://|%)\s*{word}|ceil_div\([^()]*,\s*{word}"
+            if any(re.search(word, text) for text in whole) or any(re.search(divides, text) for text in divided):
+                out[name] = value
+        return out
 
     def _shared(self) -> str:
         """Bytes over sizes that the launch already has; a further name is no size, but a computation of the host's."""
@@ -194,11 +247,14 @@ class _Host:
                 return x, y, z
             if base and base != text and (base.startswith("dim3") or re.fullmatch(r"\{.*\}", base, re.DOTALL)):
                 return self._triple(base)
-            if re.search(rf"\bdim3\s+{text}\b", self.text[self.site.function : self.site.start]) and not base:
+            if (
+                re.search(rf"\bdim3\s+(?:const\s+)?{text}\b", self.text[self.site.function : self.site.start])
+                and not base
+            ):
                 return None
         inside = re.fullmatch(r"(?:dim3\s*)?([({].*[)}])", text, re.DOTALL)
         parts = [text]
-        if inside is not None and (text.startswith("dim3") or text.startswith("{")) and self._is_whole(inside[1]):
+        if inside is not None and text.startswith(("dim3", "{")) and self._is_whole(inside[1]):
             parts = [inside[1][a:b] for a, b in split_spans(inside[1], 1, len(inside[1]) - 1)]
         read = [self._read(part) for part in parts]
         if len(read) > 3 or not read or any(node is None for node in read):
@@ -217,7 +273,10 @@ class _Host:
         name = re.sub(r"\s", "", name)
         if re.fullmatch(r"\w+\.[xyz]", name) and name not in self.passed:
             owner, axis = name.split(".")
-            if re.search(rf"\bdim3\s+(?:\w+\s*[({{][^;]*,\s*)?{owner}\b", self.text) and owner in self.local:
+            if (
+                re.search(rf"\bdim3\s+(?:const\s+)?(?:\w+\s*[({{][^;]*,\s*)?{owner}\b", self.text)
+                and owner in self.local
+            ):
                 triple = self._triple(owner)
                 index = "xyz".index(axis)
                 return read_host_expression(triple[index], lambda n: Name(n)) if triple is not None else None
@@ -242,7 +301,10 @@ class _Host:
             size = self.passed.get(name) or re.sub(r"\W+", "_", name.replace("->", "_"))
             if size in self.constants and name not in self.passed:
                 size = f"{size}_"
-            self.leaves[name] = size
+            packed = leading_extent(size, self.parameters)
+            if packed is not None:
+                self.guesses.append(f"{size} = {packed}: rows lie next to one another")
+            self.leaves[name] = packed or size
         return self.leaves[name]
 
     def _call(self, function: str, arguments: tuple[str, ...]) -> str | None:
@@ -258,7 +320,9 @@ class _Host:
         code = bare(self.text)
         for match in re.finditer(rf"\b{re.escape(name)}\s*\(", code):
             end = closing(code, match.end() - 1)
-            body = _RETURN.match(code, end + 1 + len(code[end + 1 :]) - len(code[end + 1 :].lstrip())) if end > 0 else None
+            body = (
+                _RETURN.match(code, end + 1 + len(code[end + 1 :]) - len(code[end + 1 :].lstrip())) if end > 0 else None
+            )
             if body is None:
                 continue
             params = tuple(re.sub(r".*\W", "", code[a:b]) for a, b in split_spans(code, match.end(), end))

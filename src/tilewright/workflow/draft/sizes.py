@@ -35,6 +35,20 @@ def first_sizes(names: Sequence[str], unit: int) -> dict[str, int]:
     return out
 
 
+def other_sizes(first: Mapping[str, int], unit: int) -> dict[str, int]:
+    """Other values of the same kind, so that a product that fits both runs fits by no coincidence."""
+    kinds = {n: "batch" if v < SMALLEST_UNIT else "fixed" if WIDTH.fullmatch(n) else "extent" for n, v in first.items()}
+    batches = [n for n in first if kinds[n] == "batch"]
+    extents = [n for n in first if kinds[n] == "extent"]
+    out = dict(first)
+    for index, name in enumerate(batches):
+        out[name] = first[batches[(index + 1) % len(batches)]] + (len(batches) == 1)
+    for index, name in enumerate(extents):
+        other = first[extents[(index + 1) % len(extents)]]
+        out[name] = other if other % unit == 0 and len(extents) > 1 else first[name] + 3 * unit
+    return out
+
+
 def _is_matrix(names: Sequence[str]) -> bool:
     """``h``, ``w`` and the like beside M, N, K are extents; alone they count heads."""
     return {"w"} <= {n.lower() for n in names}
@@ -58,4 +72,6 @@ def default_sizes(first: Mapping[str, int], unit: int) -> dict[str, int]:
 def guarded_names(names: Sequence[str], body: str) -> list[str]:
     """Sizes that something is compared with outside the heads of loops."""
     plain = re.sub(r"\bfor\s*\((?:[^()]|\([^()]*\))*\)", "for ()", body)
-    return [n for n in names if re.search(rf"[<>]=?\s*(?:\(\s*\w+\s*\)\s*)?{re.escape(n)}\b|\b{re.escape(n)}\s*[<>]", plain)]
+    return [
+        n for n in names if re.search(rf"[<>]=?\s*(?:\(\s*\w+\s*\)\s*)?{re.escape(n)}\b|\b{re.escape(n)}\s*[<>]", plain)
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewright.launch.dtypes import read_c_type
 from tilewright.launch.spec import Role
 from tilewright.workflow.draft.extents import Shape
 from tilewright.workflow.draft.plan import Parameter, Plan
@@ -18,9 +19,17 @@ class Array:
     role: Role
 
 
+@dataclass(frozen=True)
+class Head:
+    """Which kernel it is, and how it is compiled: ``include`` relative to the sidecar."""
+
+    kernel: str
+    template: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+
+
 def sidecar_text(
-    kernel: str,
-    template: Sequence[str],
+    head: Head,
     plan: Plan,
     parameters: Sequence[Parameter],
     arrays: Mapping[str, Array],
@@ -29,9 +38,7 @@ def sidecar_text(
 ) -> str:
     """``KERNEL.toml`` of a draft."""
     lines = ["# Drafted by Tilewright. Check it: what follows was guessed.", *(f"#   {guess}" for guess in guesses)]
-    lines.append(f'kernel = "{kernel}"')
-    if template:
-        lines.append(f"template = [{', '.join(_quoted(t) for t in template)}]")
+    lines += _head(head)
     where = f"  # the launch at line {plan.launch_line}" if plan.launch_line is not None else "  # a guess"
     lines += ["", f"[launch]{where}", f"grid = {_list(plan.grid)}", f"block = {_list(plan.block)}"]
     if plan.shared != "0":
@@ -53,6 +60,39 @@ def sidecar_text(
         if array.role != "out":
             lines.append(f'fill = "{fill_of(parameter)}"')
     return "\n".join(lines) + "\n"
+
+
+def skeleton_text(head: Head, parameters: Sequence[tuple[str, str]], problem: str) -> str:
+    """A sidecar to be completed by hand: every TODO is a name that no size has, so that none can be overlooked."""
+    lines = [
+        "# Tilewright could not draft this sidecar. Replace every TODO; docs/sidecar.md has all keys.",
+        f"#   {' '.join(problem.split())}",
+        *_head(head),
+        "",
+        "[launch]",
+        'grid = ["TODO", 1, 1]',
+        'block = ["TODO", 1, 1]',
+        "",
+        "[sizes]  # `default` is timed; every set is verified",
+        "default = { M = 1024, N = 1024, K = 1024 }",
+    ]
+    for name, kind in parameters:
+        c_type = read_c_type(kind)
+        lines += ["", f"[[args]]  # {' '.join(kind.split())} {name}", f'name = "{name}"']
+        lines.append(f'dtype = "{c_type.dtype or "TODO"}"')
+        lines.append('shape = ["TODO"]' if c_type.is_pointer else 'value = "TODO"')
+        if c_type.is_pointer and "const" not in kind.split("*")[0].split():
+            lines.append('role = "out"')
+    return "\n".join(lines) + "\n"
+
+
+def _head(head: Head) -> list[str]:
+    lines = [f'kernel = "{head.kernel}"']
+    if head.template:
+        lines.append(f"template = [{', '.join(map(_quoted, head.template))}]")
+    if head.include:
+        lines += ["", "[build]", f"include = [{', '.join(map(_quoted, head.include))}]"]
+    return lines
 
 
 def fill_of(parameter: Parameter) -> str:
