@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tilewright.normalise import (
+    loop_barriers,
     loop_conditions,
     loop_copies,
     loop_forms,
@@ -30,6 +31,8 @@ PASSES: tuple[Pass, ...] = (
     loop_conditions.conditions,
     loop_variables.own_variable,
     loop_copies.copy_loops,
+    loop_barriers.displaced_barriers,
+    loop_barriers.second_loads,
     loop_forms.unreadable,
 )
 _MAX_ROUNDS = 32  # a pass that finds something 32 times over is going in circles
