@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from tilewright.source.device_split import words as words_of
+
 _TOKEN = re.compile(
     r"""(?xs)
     (?P<skip> //[^\n]* | /\*.*?\*/ | R"\(.*?\)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' | \s+ )
@@ -13,11 +15,11 @@ _TOKEN = re.compile(
   | (?P<other> ->\*? | :: | . )
     """
 )
-KEYWORDS = frozenset(
+KEYWORDS = words_of(
     """alignas alignof asm auto bool break case catch char class const constexpr const_cast continue decltype default do
     double dynamic_cast else enum explicit extern false float for if inline int long namespace new noexcept nullptr
     operator register reinterpret_cast return short signed sizeof static static_assert static_cast struct switch
-    template this true typedef typename union unsigned using void volatile while pragma unroll""".split()
+    template this true typedef typename union unsigned using void volatile while pragma unroll"""
 )
 
 
@@ -42,15 +44,25 @@ def count(text: str, name: str) -> int:
     return sum(kind == "word" and t == name and not inner for kind, t, _, inner in tokens(text))
 
 
-def replaced(text: str, names: Mapping[str, str]) -> str:
-    """The text with names replaced, wherever they stand by themselves."""
+def replaced(text: str, values: Mapping[str, str], types: Mapping[str, str] | None = None) -> str:
+    """The text with names replaced, wherever they stand by themselves; values in parentheses where they need them."""
     out: list[str] = []
-    at = 0
-    for kind, t, start, inner in tokens(text):
-        if kind == "word" and not inner and t in names:
-            out += [text[at:start], names[t]]
-            at = start + len(t)
+    at, types = 0, types or {}
+    found = list(tokens(text))
+    for i, (kind, t, start, inner) in enumerate(found):
+        if kind != "word" or inner or not (t in values or t in types):
+            continue
+        before = found[i - 1][1] if i else "("
+        behind = found[i + 1][1] if i + 1 < len(found) else ")"
+        alone = before in _OPENERS and behind in _CLOSERS
+        new = types[t] if t in types else values[t] if alone else operand(values[t])
+        out += [text[at:start], new]
+        at = start + len(t)
     return "".join([*out, text[at:]])
+
+
+_OPENERS = frozenset({"(", "[", ",", "=", "return"})
+_CLOSERS = frozenset({")", "]", ",", ";"})
 
 
 def one_line(text: str) -> str:
@@ -66,18 +78,15 @@ def operand(text: str) -> str:
 
 def is_tight(text: str) -> bool:
     """Whether nothing around a piece of code can get between its parts: a name, a number, a call, an element."""
-    depth, last = 0, ""
-    for kind, t, start, _ in tokens(text):
-        if depth == 0:
-            follows = t in ("(", "[") and (last == "name" or last in (")", "]"))
-            opens = start == 0 and (kind in ("word", "number") or t == "(")
-            joined = t in (".", "->", "::") or last in (".", "->", "::")
-            if not (opens or follows or joined) or (t == "[" and start == 0):
-                return False
-        depth += (t in "([") - (t in ")]")
-        last = "name" if kind in ("word", "number") else t
-    # `(a) b` would have been cut at `b`; a cast `(int)x` too.
-    return bool(text)
+    depth, flat = 0, ""
+    for _, t, _, _ in tokens(text):
+        depth -= t in (")", "]")
+        flat += t if depth == 0 else ""
+        depth += t in ("(", "[")
+    return _TIGHT.fullmatch(flat) is not None
+
+
+_TIGHT = re.compile(r"(?:::)?(?:[\w.]+|\(\)(?!\())(?:(?:\.|->|::)\w+|\(\)|\[\])*")
 
 
 def split_arguments(text: str) -> list[str] | None:
@@ -101,17 +110,23 @@ def split_arguments(text: str) -> list[str] | None:
 
 def moved(body: str, indent: str) -> list[str]:
     """The lines of a body at another indentation; what lies deeper stays deeper, blank lines at its ends go."""
-    lines = [line.rstrip() for line in body.replace("\r\n", "\n").expandtabs(4).split("\n")]
+    lines = [line.rstrip() for line in body.replace("\r\n", "\n").split("\n")]
     while lines and not lines[0].strip():
         lines.pop(0)
     while lines and not lines[-1].strip():
         lines.pop()
+    # Directives and comments may stand further left; the first line may have stood behind the brace.
     code = [line for line in lines if line.strip() and not line.lstrip().startswith(("#", "//"))]
-    # The first line may have stood behind the brace.
-    depths = [len(line) - len(line.lstrip()) for line in code]
-    base = min(depths, default=0)
+    common = _common([line[: len(line) - len(line.lstrip())] for line in code])
     out = []
     for line in lines:
-        own = len(line) - len(line.lstrip())
-        out.append(indent + " " * max(own - base, 0) + line.lstrip() if line.strip() else "")
+        rest = line[len(common) :] if line.startswith(common) else line.lstrip()
+        out.append(indent + rest if rest.strip() else "")
     return out
+
+
+def _common(indents: list[str]) -> str:
+    """What all of them begin with."""
+    low, high = min(indents, default=""), max(indents, default="")
+    end = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+    return low[:end]

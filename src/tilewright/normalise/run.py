@@ -14,6 +14,7 @@ from tilewright.normalise import (
     loop_variables,
     shared_declarations,
 )
+from tilewright.normalise.inline import inline
 from tilewright.normalise.result import Normalised, Pass, Situation
 from tilewright.source.edits import finish
 from tilewright.source.kernel import Refusal
@@ -21,6 +22,7 @@ from tilewright.source.line_map import LineMap
 from tilewright.source.reader import OpenKernel, reopen
 
 PASSES: tuple[Pass, ...] = (
+    inline,
     shared_declarations.split,
     shared_declarations.hoist,
     loop_forms.breaks,

@@ -67,6 +67,9 @@ class Types:
     def _symbol(self, symbol: ir.Symbol) -> CType | None:
         base = self.base(symbol.type_text)
         if base != "auto":
+            if symbol.kind == "param" and symbol.dims and not symbol.reference:
+                # `T tile[M][N]` is a pointer to rows: an array of them, whose length is not known.
+                return CType(base, symbol.pointers - 1, len(symbol.dims) + 1)
             return CType(base, symbol.pointers, len(symbol.dims))
         kind = self.of(symbol.init) if symbol.init is not None and not symbol.dims else None
         if kind is None or symbol.reference or not kind.rank:

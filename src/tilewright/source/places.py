@@ -142,6 +142,8 @@ class Places:
     def _named(self, symbol: ir.Symbol) -> Place:
         if symbol.kind == "shared":
             return Place("shared", symbol.id)
+        if symbol.kind == "param" and symbol.dims and not symbol.reference:
+            return self.pointee(symbol)  # an array parameter is a pointer to rows
         if not symbol.reference:
             return Place("local", symbol.id)
         if symbol.kind == "param":

@@ -1,0 +1,271 @@
+"""Functions that the load phase calls, written out in its place: a prefetch moves loads apart from stores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.normalise.inline_arguments import Arguments, Binding
+from tilewright.normalise.inline_callee import Callee, find, macro_closure
+from tilewright.normalise.inline_sites import CallSite, CallSites
+from tilewright.normalise.inline_text import moved, one_line, operand, replaced, words
+from tilewright.normalise.result import Change, Situation
+from tilewright.source import ir, lexical
+from tilewright.source.c_types import plain
+from tilewright.source.definitions import scope_of
+from tilewright.source.edits import WIDTH, Edit, indent_at, line_end
+from tilewright.source.effects import short_name
+from tilewright.source.expr_types import CType, Types
+from tilewright.source.kernel import Refusal
+from tilewright.source.nodes import nodes_of
+from tilewright.source.reader import OpenKernel
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+
+def inline(situation: Situation) -> Change | Refusal | None:
+    """Write out the calls of the K-loop's load phase, outermost first; the compute phase keeps its calls."""
+    kernel = situation.kernel
+    if kernel.errors:
+        return None
+    edits: list[Edit] = []
+    names: list[str] = []
+    refused: tuple[str, CallSite] | None = None
+    span = kernel.function.span
+    given = set(lexical.identifiers(kernel.source.text[span.start : span.end])) | set(kernel.source.macros)
+    done = -1
+    for site in CallSites(kernel).find():
+        if site.call.span.start < done:
+            continue
+        callee = find(kernel, site.call)
+        if callee is None:
+            continue
+        text = callee if isinstance(callee, str) else _Writer(kernel, callee, site, given).write()
+        name = site.call.callee.split("<")[0]
+        if isinstance(text, str):
+            refused = refused or (f"the load phase calls `{name}`, which cannot be written out: {text}", site)
+            continue
+        edits.append(text)
+        names.append(name)
+        done = site.stmt.span.end if site.whole else site.call.span.end
+    if edits:
+        line = kernel.source.line(min(e.start for e in edits))
+        return Change(tuple(edits), f"{_listed(names)} written out in the load phase", line)
+    if refused is None or not refused[1].whole:
+        return None
+    hint = "write the body out by hand, or simplify the function"
+    return Refusal("not_understood", refused[0], kernel.source.line(refused[1].call.span.start), hint)
+
+
+def _listed(names: list[str]) -> str:
+    some = [f"`{n}`" for n in dict.fromkeys(names)]
+    return some[0] + " is" if len(some) == 1 else ", ".join(some[:-1]) + f" and {some[-1]} are"
+
+
+class _Writer:
+    """Writes one call out.
+
+    Args:
+        given: names that the kernel has; those that the written-out text adds to them are added.
+    """
+
+    def __init__(self, kernel: OpenKernel, callee: Callee, site: CallSite, given: set[str]) -> None:
+        self.kernel = kernel
+        self.callee = callee
+        self.site = site
+        self.given = given
+        self.text = kernel.source.text
+
+    def write(self) -> Edit | str:
+        """The edit, or why there is none."""
+        why = self.callee.unreadable()
+        if why is not None:
+            return why
+        if any(s.kind == "shared" for s in self.callee.parsed.symbols.values()) and not self._once():
+            return "a shared array in it"
+        given = set(self.given)
+        bound = Arguments(self.kernel, self.callee, self.site.call, given, not self.site.whole).bind()
+        if isinstance(bound, str):
+            return bound
+        why = self._captured(bound)
+        if why is not None:
+            return why
+        self._rename_locals(bound, given)
+        scope = self.callee.definition.scope
+        if scope != self.kernel.function.scope[: len(scope)]:
+            bound.names |= {n: f"{'::'.join(scope)}::{n}" for n in self._of_namespace(scope) & self._free()}
+        why = self._in_macros(bound)
+        if why is not None:
+            return why
+        edit = self._statement(bound) if self.site.whole else self._expression(bound)
+        if isinstance(edit, Edit):
+            self.given |= given
+        return edit
+
+    def _once(self) -> bool:
+        """A function's shared arrays are there once: so may its body be, outside loops."""
+        name = self.callee.definition.name
+        calls = [c for c in ir.walk(self.kernel.body) if isinstance(c, ir.Call) and short_name(c.callee) == name]
+        loops = [n for n in ir.walk(self.kernel.body) if isinstance(n, ir.For | ir.While)]
+        inside = any(n.span.start <= self.site.stmt.span.start < n.span.end for n in loops)
+        return len(calls) == 1 and not inside
+
+    # -- names ----------------------------------------------------------------------------------------
+    def _free(self) -> frozenset[str]:
+        """Names of the function that mean something outside it."""
+        own = self.callee.own | {p.name for p in self.callee.parameters}
+        own |= {p.name for p in self.callee.definition.template}
+        heads = [f"{p.declaration} {p.default}" for p in self.callee.parameters]
+        heads += [p.default for p in self.callee.definition.template]
+        used = set(words(" ".join([self.callee.body, *heads])))
+        for name in macro_closure(frozenset(used), self.kernel.source.macros):
+            macro = self.kernel.source.macros[name]
+            used |= words(macro.body) - set(macro.params or ())
+        return frozenset(used - own)
+
+    def _captured(self, bound: Binding) -> str | None:
+        """A name that means something else where the body goes."""
+        here = {s.name for s in self.kernel.symbols.values()} | {p.name for p in self.kernel.function.template}
+        span = self.kernel.function.body
+        root = self.kernel.source.root
+        for node in nodes_of(root, "alias_declaration", "type_definition") if root is not None else ():
+            if span.start <= node.start_byte < span.end:
+                here |= words((node.text or b"").decode(errors="replace"))
+        caught = sorted(self._free() & here)
+        return f"`{caught[0]}` means something else in the kernel" if caught else None
+
+    def _rename_locals(self, bound: Binding, given: set[str]) -> None:
+        """Locals of the function that would hide an argument, or meet another name of the kernel."""
+        inside = {w for t in (*bound.names.values(), *bound.types.values()) for w in words(t)}
+        mine = words(self.callee.body)
+        for name in sorted(self.callee.own):
+            if name in inside or (name in self.callee.top and name in given):
+                n = 1
+                while f"{name}_{n}" in given or f"{name}_{n}" in mine:
+                    n += 1
+                bound.names[name] = f"{name}_{n}"
+            if name in self.callee.top:
+                given.add(bound.names.get(name, name))
+
+    def _of_namespace(self, scope: tuple[str, ...]) -> frozenset[str]:
+        """Names that a namespace declares, in any of its blocks."""
+        out = {n for n, some in self.kernel.definitions.items() if any(d.scope == scope for d in some)}
+        for root in (*(h.root for h in self.kernel.source.headers), self.kernel.source.root):
+            for node in nodes_of(root, "namespace_definition") if root is not None else ():
+                body = node.child_by_field_name("body")
+                name = node.child_by_field_name("name")
+                own = tuple((name.text or b"").decode().split("::")) if name is not None else ()
+                if body is not None and (*scope_of(node), *own) == scope:
+                    for child in body.named_children:
+                        if child.type != "function_definition" and child.type != "template_declaration":
+                            out |= _declared(child)
+        return frozenset(out)
+
+    def _in_macros(self, bound: Binding) -> str | None:
+        """A macro of the body whose text rests on a name that the body does not have any more."""
+        macros = self.kernel.source.macros
+        for name in sorted(self.callee.macros):
+            if not macros[name].settled or macros[name].conditional:
+                return f"its macro {name} may mean several things"
+            inside = words(macros[name].body) - set(macros[name].params or ())
+            gone = {n for n, t in {**bound.names, **bound.types}.items() if n != t}
+            if inside & gone:
+                return f"its macro {name} uses `{min(inside & gone)}`"
+        return None
+
+    # -- text -----------------------------------------------------------------------------------------
+    def _statement(self, bound: Binding) -> Edit | str:
+        """The body in place of a call that is a statement."""
+        body = self._body(bound)
+        if body is None:
+            return "a return in the middle of it"
+        span, indent = self.site.stmt.span, indent_at(self.text, self.site.stmt.span.start)
+        unit = "\t" if "\t" in indent else "    "
+        inner = indent if self.site.in_block else indent + unit
+        place = self.callee.definition.file
+        line = lexical.line_of(self.callee.definition.text, self.callee.node.start_byte)
+        where = f"line {line} of {place}" if place else f"line {line}"
+        said = f"// {self.site.call.callee.split('<')[0]}() of {where}, written out."
+        if len(inner + said) > WIDTH:
+            said = said.replace("() of", f"(),\n{inner}// of")
+        lines = [inner + said]
+        lines += [inner + line for line in bound.lines] + moved(body, inner)
+        if not self.site.in_block:
+            lines = [indent + "{", *lines, indent + "}"]
+        rest = self.text[span.end : line_end(self.text, span.end)].strip()
+        new = "\n".join(lines).lstrip() + ("\n" + indent if rest and not rest.startswith(b"}") else "")
+        return Edit(span.start, span.end, new)
+
+    def _body(self, bound: Binding) -> str | None:
+        """The body's text; an early return guards what follows it."""
+        statements = self.callee.parsed.body.body
+        jumps = [n for n in ir.walk(self.callee.parsed.body) if isinstance(n, ir.Jump) and n.kind == "return"]
+        if not jumps or self.site.last:
+            return replaced(self.callee.body, bound.names, bound.types)
+        closing, at, out = 0, self.callee.body_start, ""
+        for i, stmt in enumerate(statements):
+            inside = [j for j in jumps if stmt.span.start <= j.span.start < stmt.span.end]
+            if not inside:
+                continue
+            if any(j.value is not None for j in inside) or stmt.span.within:
+                return None
+            out += self._piece(at, stmt.span.start, bound)
+            at = stmt.span.end
+            if isinstance(stmt, ir.Jump):
+                if i != len(statements) - 1:
+                    return None
+            elif isinstance(stmt, ir.If) and stmt.otherwise is None and _only_returns(stmt.then):
+                out += f"if (!({self._piece(stmt.condition.span.start, stmt.condition.span.end, bound)})) {{"
+                closing += 1
+            else:
+                return None
+        return out + self._piece(at, self.callee.body_end, bound).rstrip() + "\n}" * closing
+
+    def _piece(self, start: int, end: int, bound: Binding) -> str:
+        return replaced(self.callee.source(start, end), bound.names, bound.types)
+
+    def _expression(self, bound: Binding) -> Edit | str:
+        """What the function returns in place of a call inside an expression."""
+        match self.callee.parsed.body.body:
+            case (ir.Jump(kind="return", value=ir.Expr() as value),) if not value.span.within:
+                pass
+            case _:
+                return "it does not consist of one return"
+        text = one_line(self._piece(value.span.start, value.span.end, bound))
+        kind = plain(replaced(self.callee.returns, {}, bound.types))
+        if "&" not in kind and "*" not in kind and not self._is_of(value, kind, bound):
+            text = f"static_cast<{kind}>({text})"
+        around, call = self.site.around, self.site.call
+        bare = isinstance(around, ir.Call | ir.Declare | ir.Do) or (
+            isinstance(around, ir.Assign | ir.Index) and ir.children(around)[1] is call
+        )
+        return Edit(call.span.start, call.span.end, text if bare else operand(text))
+
+    def _is_of(self, value: ir.Expr, kind: str, bound: Binding) -> bool:
+        """Whether what is returned has the function's type already."""
+        aliases = self.kernel.source.aliases | bound.types
+        types = Types(self.callee.parsed.symbols, aliases)
+        options = (value.then, value.otherwise) if isinstance(value, ir.Ternary) else (value,)
+        for one in options:
+            if isinstance(one, ir.Number) and isinstance(one.value, float):
+                same = kind == ("float" if one.text[-1:] in "fF" else "double")
+            else:
+                same = types.same(types.of(one), CType(kind))
+            if not same:
+                return False
+        return True
+
+
+def _declared(node: Node) -> set[str]:
+    """Names that a declaration of a namespace adds to it."""
+    out: set[str] = set()
+    for child in (node, *nodes_of(node, "init_declarator", "type_identifier", "enumerator")):
+        name = child.child_by_field_name("name") or child.child_by_field_name("declarator")
+        out |= words((name.text or b"").decode(errors="replace")) if name is not None else set()
+    return out
+
+
+def _only_returns(stmt: ir.Stmt) -> bool:
+    while isinstance(stmt, ir.Block) and len(stmt.body) == 1:
+        stmt = stmt.body[0]
+    return isinstance(stmt, ir.Jump) and stmt.kind == "return"

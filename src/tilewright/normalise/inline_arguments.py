@@ -1,0 +1,421 @@
+"""What a function's parameters stand for in one call: the argument itself where that means the same, else a local."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from tilewright.normalise.inline_callee import Callee, Parameter, find
+from tilewright.normalise.inline_text import count, one_line, replaced, split_arguments, words
+from tilewright.source import intrinsics, ir
+from tilewright.source.c_types import int_kind, plain, resolve
+from tilewright.source.effects import Collector
+from tilewright.source.expr_types import CType, Types
+from tilewright.source.places import root
+from tilewright.source.reader import OpenKernel
+
+_BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
+_OF_TYPE = re.compile(r"\b(?:sizeof|decltype|alignof|typeid)\b")
+_SCALAR = re.compile(r"^[A-Za-z_][\w: ]*$")
+
+
+@dataclass
+class Binding:
+    """What stands for the function's names: for values, for types. Lines declare what needs a variable of its own."""
+
+    names: dict[str, str] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+
+class Arguments:
+    """Binds the parameters of one call.
+
+    Args:
+        given: names that something else of the kernel has; those that are given out here are added.
+        expression: the call stands inside an expression, where no variable can be declared.
+    """
+
+    def __init__(self, kernel: OpenKernel, callee: Callee, call: ir.Call, given: set[str], expression: bool) -> None:
+        self.kernel = kernel
+        self.callee = callee
+        self.call = call
+        self.given = given
+        self.expression = expression
+        self.types = Types(kernel.symbols, kernel.source.aliases)
+        self.places = Collector(kernel.symbols, kernel.functions, kernel.body.body, True, kernel.source.aliases).places
+        self._body_words = words(callee.body)
+        self.out = Binding()
+        self.why = ""
+
+    def bind(self) -> Binding | str:
+        """Every parameter's meaning, or why one of them has none that is certain."""
+        pairs = list(zip(self.callee.parameters, self.call.args, strict=False))
+        for _, arg in pairs:
+            if any(e.span.within for e in [arg]):
+                return "a macro stands for an argument"
+            for node in ir.walk(arg):
+                if isinstance(node, ir.Assign) or (isinstance(node, ir.Unary) and node.op in _STEPS):
+                    return "an argument changes a variable"
+                if isinstance(node, ir.Opaque) or (isinstance(node, ir.Binary) and node.op == ","):
+                    return "an argument is not understood"
+        if not self._template(pairs):
+            return self.why
+        changed = self._changed_by_call(pairs)
+        for parameter, arg in pairs:
+            if parameter.name and not self._value(parameter, arg, changed):
+                return self.why
+        for parameter in self.callee.parameters[len(pairs) :]:
+            if parameter.name and not self._local(parameter, self._own_text(parameter.default)):
+                return self.why
+        return self.out
+
+    def _no(self, why: str) -> bool:
+        self.why = why
+        return False
+
+    def text(self, expr: ir.Expr) -> str:
+        return one_line(self.kernel.source.text[expr.span.start : expr.span.end].decode())
+
+    def fresh(self, name: str) -> str:
+        """The name, or one like it, that nothing else has."""
+        new, n = name, 0
+        while new in self.given or (new != name and new in self._body_words):
+            n += 1
+            new = f"{name}_{n}"
+        self.given.add(new)
+        return new
+
+    def _own_text(self, text: str) -> str:
+        """A piece of the function's head, as it reads at the call."""
+        return one_line(replaced(text, self.out.names, self.out.types))
+
+    # -- template parameters ----------------------------------------------------------------------------
+    def _template(self, pairs: list[tuple[Parameter, ir.Expr]]) -> bool:
+        template = self.callee.definition.template
+        written: list[str] | None = []
+        if "<" in self.call.callee:
+            written = split_arguments(self.call.callee.partition("<")[2].rpartition(">")[0])
+        if written is None or len(written) > len(template):
+            return self._no("its template arguments are not understood")
+        deduced = self._deduced(pairs)
+        if deduced is None:
+            return False
+        for i, parameter in enumerate(template):
+            default = self._own_text(parameter.default) if parameter.default else None
+            given = written[i] if i < len(written) else deduced.get(parameter.name, default)
+            if not given:
+                return self._no(f"its template argument {parameter.name} is not written down")
+            if parameter.kind == "type":
+                if not _SCALAR.match(given):
+                    return self._no(f"its template argument {parameter.name} is no plain type")
+                self.out.types[parameter.name] = given
+            elif self._same_constant(plain(self._own_text(parameter.type_text)), given):
+                self.out.names[parameter.name] = given
+            else:
+                kind = " ".join(w for w in self._own_text(parameter.type_text).split() if w != "const")
+                if kind == "auto" or not _SCALAR.match(kind) or self.expression:
+                    return self._no(f"the type of its template argument {parameter.name} is not understood")
+                name = self.fresh(parameter.name)
+                self.out.lines.append(f"constexpr {kind} {name} = {given};")
+                self.out.names[parameter.name] = name
+        return True
+
+    def _same_constant(self, kind: str, given: str) -> bool:
+        """Whether a template argument is a name or number of the parameter's own type."""
+        own = next((p for p in self.kernel.function.template if p.name == given), None)
+        if own is not None:
+            return own.kind == "value" and self._canonical(own.type_text) == self._canonical(kind)
+        if given in ("true", "false"):
+            return kind == "bool"
+        want = int_kind(kind, self.kernel.source.aliases)
+        if want is None:
+            return False
+        if given.isdigit():
+            return want.bits == 32 and not want.unsigned and int(given) < 2**31
+        if not given.isidentifier():
+            return False
+        found = [s for s in self.kernel.symbols.values() if s.name == given]
+        if len(found) > 1:
+            return False
+        if found:
+            return int_kind(found[0].type_text, self.kernel.source.aliases) == want
+        return self.kernel.constants.kind(ir.Name(self.call.span, given, None)) == want
+
+    def _canonical(self, kind: str) -> str:
+        return resolve(kind, self.kernel.source.aliases)
+
+    def _deduced(self, pairs: list[tuple[Parameter, ir.Expr]]) -> dict[str, str] | None:
+        """Template arguments that follow from the call's arguments; None where two of them disagree."""
+        out: dict[str, str] = {}
+        names = {p.name: p.kind for p in self.callee.definition.template}
+        for parameter, arg in pairs:
+            symbol = parameter.symbol
+            if symbol is None:
+                continue
+            found: list[tuple[str, str]] = []
+            base, kind = plain(symbol.type_text.replace("&", " ")), self._type(arg)
+            depth = symbol.pointers + len(symbol.dims)
+            if names.get(base) == "type" and kind is not None and kind.pointers + kind.rank == depth:
+                found.append((base, kind.base))
+            name = arg if isinstance(arg, ir.Name) and arg.symbol is not None else None
+            if name is not None and symbol.dims:
+                dims = self.kernel.symbols[name.symbol].dims if name.symbol is not None else ()
+                inner = dims[len(dims) - len(symbol.dims) :]
+                for own, actual in zip(symbol.dims, inner, strict=False):
+                    if isinstance(own, ir.Name) and names.get(own.id) == "value" and not actual.span.within:
+                        found.append((own.id, self.text(actual)))
+            for key, value in found:
+                if out.setdefault(key, value) != value and key not in self._written():
+                    self._no(f"its template argument {key} follows from two arguments that differ")
+                    return None
+        return out
+
+    def _written(self) -> set[str]:
+        count_ = len(split_arguments(self.call.callee.partition("<")[2].rpartition(">")[0]) or [])
+        return {p.name for p in self.callee.definition.template[:count_]}
+
+    # -- parameters ---------------------------------------------------------------------------------------
+    def _changed_by_call(self, pairs: list[tuple[Parameter, ir.Expr]]) -> set[int]:
+        """Variables of the kernel that the function may change by way of a reference or pointer to them."""
+        out: set[int] = set()
+        for parameter, arg in pairs:
+            symbol = parameter.symbol
+            if symbol is None or "const" in symbol.type_text.split():
+                continue
+            if symbol.reference or (symbol.pointers and isinstance(arg, ir.Unary | ir.Name)):
+                name = root(arg)
+                if name is not None and name.symbol is not None:
+                    kind = self.kernel.symbols[name.symbol]
+                    if symbol.reference or (kind.kind == "local" and (kind.dims or isinstance(arg, ir.Unary))):
+                        out.add(name.symbol)
+        return out
+
+    def _value(self, parameter: Parameter, arg: ir.Expr, changed: set[int]) -> bool:
+        symbol = parameter.symbol
+        assert symbol is not None
+        behind = bool(symbol.pointers or symbol.dims)
+        others = {n.symbol for n in ir.walk(arg) if isinstance(n, ir.Name) and n.symbol is not None} & changed
+        fixed = self._fixed(symbol)
+        if symbol.reference:
+            return self._reference(parameter, arg, fixed, others)
+        steady = fixed and not others
+        if behind:
+            if steady and self._steady_place(arg) and self._same_pointee(symbol, arg) and not self._asks_type(symbol):
+                shared = self.places.at(arg).space == "shared"
+                if isinstance(arg, ir.Name) or shared:
+                    self.out.names[symbol.name] = self.text(arg)
+                    return True
+            if symbol.dims:
+                return self._no(f"its parameter {symbol.name} cannot be replaced by the argument")
+            return self._local(parameter, self.text(arg))
+        if steady and self._is_plain(arg) and self._same_value(symbol, arg):
+            self.out.names[symbol.name] = self.text(arg)
+            return True
+        if steady and self._only_stored(symbol) and self._same_value(symbol, arg):
+            self.out.names[symbol.name] = self.text(arg)
+            return True
+        return self._local(parameter, self.text(arg))
+
+    def _reference(self, parameter: Parameter, arg: ir.Expr, fixed: bool, others: set[int]) -> bool:
+        symbol = parameter.symbol
+        assert symbol is not None
+        const = "const" in symbol.type_text.split()
+        alone = sum(root(a) is not None and root(a) == root(arg) for a in self.call.args) <= 1
+        kind = self._type(arg)
+        same = (
+            kind is not None
+            and kind.rank == len(symbol.dims)
+            and kind.pointers == symbol.pointers
+            and self._canonical(kind.base) == self._canonical(self._base(symbol))
+        )
+        if same and self._steady_place(arg, lvalue=True) and (alone or symbol.dims) and not self._asks_type(symbol):
+            moved = {n.symbol for n in ir.walk(arg) if isinstance(n, ir.Name)} - {getattr(root(arg), "symbol", None)}
+            if not moved & others:
+                self.out.names[symbol.name] = self.text(arg)
+                return True
+        if const and not symbol.dims and fixed and not others:
+            return self._local(parameter, self.text(arg))
+        return self._no(f"its parameter {symbol.name} is a reference to something that is not understood")
+
+    def _local(self, parameter: Parameter, value: str) -> bool:
+        """A variable of its own, which is what a parameter is."""
+        symbol = parameter.symbol
+        assert symbol is not None
+        if self.expression:
+            return self._cast(symbol, value)
+        name = self.fresh(symbol.name)
+        before = {k: v for k, v in self.out.names.items() if k != symbol.name}
+        declaration = re.sub(r"\b__restrict(?:__)?\b", " ", one_line(parameter.declaration)).replace("&", " ")
+        declaration = " ".join(replaced(declaration, before | {symbol.name: name}, self.out.types).split())
+        if not symbol.pointers and "const" not in declaration.split() and self._fixed(symbol):
+            declaration = f"const {declaration}"
+        self.out.lines.append(f"{declaration} = {value};")
+        self.out.names[symbol.name] = name
+        return True
+
+    def _cast(self, symbol: ir.Symbol, value: str) -> bool:
+        """In an expression: the argument, converted as the call converts it; evaluated once, and not changed."""
+        kind = " ".join(w for w in self._own_text(symbol.type_text).replace("&", " ").split() if w != "const")
+        uses = count(self.callee.body, symbol.name)
+        if not self._fixed(symbol) or symbol.dims or not _SCALAR.match(kind) or (uses > 1 and not _calm(value)):
+            return self._no(f"its parameter {symbol.name} needs a variable of its own")
+        if symbol.pointers:
+            self.out.names[symbol.name] = value
+        else:
+            self.out.names[symbol.name] = f"static_cast<{kind}>({value})"
+        return True
+
+    # -- what may stand for a parameter ---------------------------------------------------------------------
+    def _fixed(self, symbol: ir.Symbol) -> bool:
+        """Whether the function leaves the parameter itself alone: not what it points to."""
+        for node in ir.walk(self.callee.parsed.body):
+            match node:
+                case ir.Assign(left=x) | ir.Unary(op="++" | "--" | "p++" | "p--", operand=x):
+                    if _variable(x) == symbol.id:
+                        return False
+                case ir.Unary(op="&", operand=x) if _variable(x) == symbol.id and not symbol.dims:
+                    return False
+                case ir.Declare(symbols=symbols):
+                    if any(s.reference and s.init is not None and _variable(s.init) == symbol.id for s in symbols):
+                        return False
+                case ir.Asm(outputs=outputs):
+                    if any(_variable(e) == symbol.id for _, e in outputs):
+                        return False
+                case ir.Call(callee=f, args=args):
+                    if any(_variable(a) == symbol.id and self._may_change(f, i) for i, a in enumerate(args)):
+                        return False
+        return True
+
+    def _may_change(self, callee: str, position: int) -> bool:
+        known = self.kernel.functions.get(callee.split("<")[0].split("::")[-1])
+        if known is None:
+            return not (intrinsics.is_known(callee) or "_cast<" in callee)
+        return any(
+            position < len(ps) and ps[position].how == "reference" and not ps[position].const for ps in known.params
+        )
+
+    def _asks_type(self, symbol: ir.Symbol) -> bool:
+        """Whether the body asks for the parameter's type or address, which an argument's may differ from."""
+        body = self.callee.body
+        return any(count(body[m.end() :].split(";")[0], symbol.name) > 0 for m in _OF_TYPE.finditer(body)) or any(
+            isinstance(n, ir.Unary) and n.op == "&" and isinstance(n.operand, ir.Name) and n.operand.symbol == symbol.id
+            for n in ir.walk(self.callee.parsed.body)
+        )
+
+    def _only_stored(self, symbol: ir.Symbol) -> bool:
+        """Whether the body is one store of the parameter: nothing happens between its evaluation and its use."""
+        match self.callee.parsed.body.body:
+            case (ir.Do(expr=ir.Assign(op="=", right=ir.Name(symbol=s))),):
+                return s == symbol.id and count(self.callee.body, symbol.name) == 1
+        return False
+
+    def _is_plain(self, arg: ir.Expr) -> bool:
+        match arg:
+            case ir.Name() | ir.Number():
+                return True
+            case ir.Member(base=ir.Name(id=b), arrow=False):
+                return b in _BUILTINS
+        return False
+
+    def _steady_value(self, e: ir.Expr) -> bool:
+        match e:
+            case ir.Name() | ir.Number() | ir.SizeOf():
+                return True
+            case ir.Member(base=ir.Name(), arrow=False):
+                return True
+            case ir.Binary(left=a, right=b):
+                return self._steady_value(a) and self._steady_value(b)
+            case ir.Unary(op="+" | "-" | "~" | "!", operand=x):
+                return self._steady_value(x)
+            case ir.Cast(type_text=t, operand=x):
+                return "*" not in t and "&" not in t and self._steady_value(x)
+        return False
+
+    def _steady_place(self, e: ir.Expr, lvalue: bool = False) -> bool:
+        """Whether an address (or an lvalue) is the same each time it is worked out, and reads no memory for it."""
+        match e:
+            case ir.Name(symbol=int()):
+                return True
+            case ir.Unary(op="&", operand=x):
+                return not lvalue and self._steady_place(x, lvalue=True)
+            case ir.Index(base=b, index=i):
+                kind, inner = self.types.of(e), self.types.of(b)
+                address = lvalue or (kind is not None and kind.rank > 0)
+                return (
+                    address
+                    and inner is not None
+                    and self._steady_value(i)
+                    and self._steady_place(b, lvalue=inner.rank > 0)
+                )
+            case ir.Member(base=b, arrow=False):
+                return lvalue and self._steady_place(b, lvalue=True)
+            case ir.Binary(op="+" | "-", left=a, right=b):
+                sides = (a, b) if self._points(a) else (b, a)
+                return not lvalue and self._steady_place(sides[0]) and self._steady_value(sides[1])
+            case ir.Cast(type_text=t, operand=x) if "*" in t:
+                return not lvalue and self._steady_place(x)
+        return False
+
+    def _points(self, e: ir.Expr) -> bool:
+        kind = self.types.of(e)
+        return kind is not None and bool(kind.pointers or kind.rank)
+
+    def _base(self, symbol: ir.Symbol) -> str:
+        return plain(self._own_text(symbol.type_text).replace("&", " "))
+
+    def _type(self, arg: ir.Expr) -> CType | None:
+        kind = self.types.of(arg)
+        if kind is not None:
+            return kind
+        match arg:
+            case ir.Member(base=ir.Name(id=b), arrow=False) if b in _BUILTINS:
+                return CType("unsigned int")
+            case ir.Number(value=bool()):
+                return CType("bool")
+            case ir.Number(value=int(), text=t) if t.isdigit():
+                return CType("int")
+            case ir.Number(value=float(), text=t):
+                return CType("float" if t[-1:] in "fF" else "double")
+            case ir.Call():
+                found = find(self.kernel, arg)
+                if isinstance(found, Callee) and not found.definition.template and _SCALAR.match(found.returns):
+                    return CType(plain(found.returns))
+        return None
+
+    def _same_value(self, symbol: ir.Symbol, arg: ir.Expr) -> bool:
+        base, aliases = self._base(symbol), self.kernel.source.aliases
+        want, have = int_kind(base, aliases), self.kernel.constants.kind(arg)
+        if want is not None and have is not None:
+            return want == have
+        kind = self._type(arg)
+        if kind is None or kind.pointers or kind.rank:
+            return False
+        if want is not None:
+            return int_kind(kind.base, aliases) == want
+        return self.types.same(CType(base), kind)
+
+    def _same_pointee(self, symbol: ir.Symbol, arg: ir.Expr) -> bool:
+        kind = self._type(arg)
+        if kind is None:
+            return False
+        depth = symbol.pointers + len(symbol.dims)
+        return kind.pointers + kind.rank == depth and self.types.same(CType(self._base(symbol)), CType(kind.base))
+
+
+_STEPS = ("++", "--", "p++", "p--")
+
+
+def _calm(value: str) -> bool:
+    """Whether working a value out twice costs and changes nothing: it reads no memory and calls nothing."""
+    return not any(sign in value for sign in ("[", "->", "(", "*"))
+
+
+def _variable(expr: ir.Expr) -> int | None:
+    """The variable that an lvalue is, or is a part of: nothing behind a pointer."""
+    match expr:
+        case ir.Name(symbol=s):
+            return s
+        case ir.Member(base=b, arrow=False):
+            return _variable(b)
+    return None
