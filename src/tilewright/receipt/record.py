@@ -40,11 +40,16 @@ class Tool:
 
 @dataclass(frozen=True)
 class Kernel:
-    """Where the kernel stands: ``line`` is that of its name, counted from 1."""
+    """Where the kernel stands: ``line`` is that of its name, counted from 1.
+
+    Attributes:
+        source_sha256: of the file as it was read, without a byte order mark; "" in receipts of earlier versions.
+    """
 
     file: str
     name: str
     line: int | None = None
+    source_sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -197,12 +202,16 @@ class Launch:
         grid, block: three extents each, numbers where the sizes are known, else the sidecar's expressions.
         shared_bytes: dynamic shared bytes.
         extra_args: arguments to add at the end, as C declarations.
+        changed_bytes: dynamic shared bytes that the launch has to ask for instead of its own; None leaves its own.
+        changed_constants: constants of the file that have other values in the variant, and that the host may use.
     """
 
     grid: tuple[int | str, ...] = ()
     block: tuple[int | str, ...] = ()
     shared_bytes: int = 0
     extra_args: tuple[str, ...] = ()
+    changed_bytes: int | None = None
+    changed_constants: dict[str, int | float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,15 @@ from pathlib import Path
 
 from tilewright import __version__
 from tilewright.build.cache import Cache
-from tilewright.errors import TilewrightError
+from tilewright.errors import EXIT_MISSING, TilewrightError
 from tilewright.launch.sidecar import parse_sidecar
 from tilewright.launch.spec import LaunchSpec
+from tilewright.receipt.record import Refusal
 from tilewright.settings import Settings
+from tilewright.verification.baseline import NO_LIMITS
 from tilewright.workflow.draft.result import Draft
 from tilewright.workflow.reading import code_fingerprint, headers_digest, includes_of, read_file
+from tilewright.workflow.running import Ran
 
 FORMAT = 1
 Progress = Callable[[str], None]
@@ -38,9 +41,19 @@ class Initialised:
 
 
 def draft_for(
-    raw: bytes, path: Path, kernel: str | None, arch: str, settings: Settings, use_cache: bool, say: Progress
+    raw: bytes,
+    path: Path,
+    kernel: str | None,
+    arch: str,
+    settings: Settings,
+    use_cache: bool,
+    say: Progress,
+    only_tiled: bool = False,
 ) -> Draft:
     """The draft of a kernel's sidecar, from the cache or made now.
+
+    Args:
+        only_tiled: spare the work for a kernel without a K-loop.
 
     Raises:
         TilewrightError: as opening the file does: no kernel, several, CUDA that does not compile.
@@ -49,7 +62,7 @@ def draft_for(
     include = includes_of(raw, path, None)
     folders = [os.path.relpath(folder, path.resolve().parent) for folder in include]
     parts = [FORMAT, __version__, code_fingerprint(), hashlib.sha256(raw).hexdigest(), path.name, kernel, arch]
-    parts += [headers_digest(raw, path, include), folders]
+    parts += [headers_digest(raw, path, include), folders, only_tiled]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     found = cache.get_value(key, Draft) if use_cache else None
     if found is not None:
@@ -58,10 +71,50 @@ def draft_for(
     from tilewright.workflow.opening import open_file
 
     say("compiling the baseline")
-    made = draft(open_file(raw, path, kernel, None, arch, settings, use_cache), path, say)
+    made = draft(open_file(raw, path, kernel, None, arch, settings, use_cache), path, say, only_tiled)
     if use_cache:
         cache.put_value(key, made)
     return made
+
+
+def draft_or_none(
+    raw: bytes, path: Path, kernel: str | None, arch: str, settings: Settings, use_cache: bool, say: Progress
+) -> Draft | None:
+    """As ``draft_for``, for a run that can do without: None where nothing here can compile."""
+    try:
+        return draft_for(raw, path, kernel, arch, settings, use_cache, say, only_tiled=True)
+    except TilewrightError as error:
+        if error.exit_code == EXIT_MISSING:
+            return None  # a machine that works from the cache; the study says what is missing, if it is
+        raise
+
+
+def draft_misfit(draft: Draft | None, ran: Ran) -> str:
+    """Why a draft turned out wrong when the baseline ran; "" where it did not, or the fault is the kernel's own."""
+    if draft is None or not draft.fits or ran.baseline_verify.verdict != "failed":
+        return ""
+    hazards = [hazard for hazard in ran.baseline_verify.hazards if not hazard.kind.startswith(NO_LIMITS)]
+    if ran.refusal is not None and draft.is_told and not hazards:
+        return ""
+    if hazards:
+        return f"{hazards[0].kind}: {hazards[0].message}"
+    return ran.baseline_verify.reason or "the kernel fails when launched so"
+
+
+def guesses_of(draft: Draft | None) -> tuple[str, ...]:
+    """For the receipt's assumptions."""
+    return tuple(f"guessed: {guess}" for guess in draft.guesses) if draft is not None and draft.fits else ()
+
+
+def draft_notes(draft: Draft | None, path: Path, refusal: Refusal | None) -> tuple[str, ...]:
+    """For the receipt's notes."""
+    if draft is None or (not draft.fits and refusal is not None):
+        return ()
+    if draft.fits:
+        return (f"No sidecar: one was drafted. Check what was guessed; `tilewright init {path}` keeps it.",)
+    return (
+        f"A drafted sidecar does not fit: {draft.problem}. `tilewright init {path}` writes it; complete it by hand.",
+    )
 
 
 def spec_of(draft: Draft, path: Path) -> LaunchSpec | None:

@@ -20,10 +20,21 @@ from tilewright.receipt.checklist import build_checklist
 from tilewright.receipt.write import sources_of, write_out
 from tilewright.settings import Settings
 from tilewright.workflow.attribution import attribute
+from tilewright.workflow.draft.result import Draft
+from tilewright.workflow.drafting import (
+    draft_misfit,
+    draft_notes,
+    draft_or_none,
+    guesses_of,
+    save,
+    sidecar_path,
+    spec_of,
+)
 from tilewright.workflow.reading import (
     Target,
     code_fingerprint,
     headers_digest,
+    includes_of,
     read_file,
     sidecar_for,
     target_for,
@@ -64,6 +75,7 @@ def pipeline(
     use_cache: bool = True,
     run: bool = True,
     progress: Progress | None = None,
+    save_draft: bool = False,
 ) -> PipelineOutcome:
     """Decide, rewrite, verify, time and prove.
 
@@ -73,7 +85,8 @@ def pipeline(
         spec: the sidecar; by default the one beside ``path``.
         stages: rings of cp_async. variants: only these; None for all.
         out: folder for sources, diffs and ``receipt.json``; None writes nothing.
-        run: False leaves a GPU alone.
+        run: False leaves a GPU alone, and drafts no sidecar.
+        save_draft: keep a sidecar that was drafted, beside the kernel.
 
     Raises:
         TilewrightError: bad input (exit 2) or something missing (exit 3); nothing is written then.
@@ -84,11 +97,25 @@ def pipeline(
     sidecar = sidecar_for(path, spec, kernel)
     gpu = find_gpu() if run else None
     target = target_for(arch, sidecar, gpu.arch if gpu is not None else None)
-    job = _Job(raw, path, kernel, sidecar, target, stages, variants, settings, use_cache)
+    draft = None
+    if sidecar is None and run:
+        draft = draft_or_none(raw, path, kernel, target.arch, settings, use_cache, say)
+        sidecar = spec_of(draft, path) if draft is not None else None
+    job = _Job(raw, path, kernel, sidecar, target, stages, variants, settings, use_cache, draft)
     studied = job.study(say)
     studied_s = time.perf_counter() - begin
     ran = job.ran(studied, gpu, run, say)
+    misfit = draft_misfit(draft, ran)
+    if draft is not None and misfit:
+        # A verdict that rests on a wrong guess is none.
+        job = replace(job, sidecar=None, draft=replace(draft, problem=misfit))
+        studied = job.study(say)
+        ran = job.ran(studied, gpu, run, say)
     receipt = _receipt(job, studied, ran, gpu)
+    if save_draft and job.draft is not None and job.draft.fits:
+        place = sidecar_path(raw, path, kernel)
+        save(place, job.draft.text)
+        receipt = replace(receipt, notes=(*receipt.notes, f"the drafted sidecar is kept as {place}"))
     total_s = time.perf_counter() - begin
     timings = {"study": round(studied_s, 3), "run": round(total_s - studied_s, 3), "total": round(total_s, 3)}
     receipt = replace(receipt, timings_s=timings)
@@ -109,10 +136,11 @@ class _Job:
     variants: tuple[str, ...] | None
     settings: Settings
     use_cache: bool
+    draft: Draft | None = None
 
     def key(self) -> str:
         """Everything that decides a study: contents only, no path of the machine."""
-        include = self.sidecar.build.include if self.sidecar is not None else ()
+        include = includes_of(self.raw, self.path, self.sidecar)
         parts = [
             FORMAT,
             __version__,
@@ -120,13 +148,18 @@ class _Job:
             hashlib.sha256(self.raw).hexdigest(),
             self.path.name,
             self.kernel,
-            hashlib.sha256(self.sidecar.path.read_bytes()).hexdigest() if self.sidecar is not None else None,
+            hashlib.sha256(self._sidecar_text()).hexdigest() if self.sidecar is not None else None,
             headers_digest(self.raw, self.path, include),
             self.target.arch,
             self.stages,
             self.variants,
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def _sidecar_text(self) -> bytes:
+        if self.draft is not None and self.draft.fits:
+            return self.draft.text.encode()
+        return self.sidecar.path.read_bytes() if self.sidecar is not None else b""
 
     def study(self, say: Progress) -> Study:
         """From the cache; else made now. Another compiler's study counts only where none can be made here."""
@@ -190,7 +223,7 @@ def _receipt(job: _Job, studied: Study, ran: Ran, gpu: GpuInfo | None) -> record
     refusal = ran.refusal or studied.refusal
     receipt = record.Receipt(
         tool=record.Tool(__version__, studied.toolchain, studied.disassembler),
-        kernel=studied.kernel,
+        kernel=replace(studied.kernel, source_sha256=hashlib.sha256(job.raw).hexdigest()),
         arch=job.target.arch,
         arch_reason=job.target.reason,
         refusal=refusal,
@@ -208,8 +241,8 @@ def _receipt(job: _Job, studied: Study, ran: Ran, gpu: GpuInfo | None) -> record
         proposals=studied.proposals,
         decision=studied.decision,
         variants=tuple(_variant(v, studied, ran) for v in studied.variants),
-        assumptions=studied.assumptions,
-        notes=(*studied.notes, *ran.notes),
+        assumptions=(*studied.assumptions, *guesses_of(job.draft)),
+        notes=(*studied.notes, *ran.notes, *draft_notes(job.draft, job.path, refusal)),
     )
     receipt = replace(receipt, choice=_choice(receipt))
     return replace(receipt, checklist=build_checklist(receipt))

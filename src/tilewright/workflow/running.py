@@ -76,7 +76,11 @@ def _launches(studied: Study, spec: LaunchSpec | None) -> dict[str, record.Launc
             own = bind(spec, "default", studied.constants, v.change) if spec is not None else None
             shared = own.shared_bytes if own is not None else v.change.shared_bytes or 0
             grid, block = (own.grid, own.block) if own is not None else ((), ())
-            out[record.variant_label(v.name, v.stages)] = record.Launch(grid, block, shared)
+            maps = [f"const CUtensorMap {one.name}" for one in v.change.tensor_maps]
+            extra = (*maps, *(f"int {one.name}" for one in v.change.flags))
+            out[record.variant_label(v.name, v.stages)] = record.Launch(
+                grid, block, shared, extra, v.change.shared_bytes, dict(v.change.constants)
+            )
     return out
 
 

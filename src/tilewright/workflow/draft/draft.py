@@ -53,16 +53,23 @@ class Seen:
     footprint: Footprint
 
 
-def draft(opened: Opened, path: Path, say: Callable[[str], None]) -> Draft:
-    """Draft the sidecar of an opened kernel (its baseline is compiled already)."""
-    made = _drafted(opened, path, say)
+def draft(opened: Opened, path: Path, say: Callable[[str], None], only_tiled: bool = False) -> Draft:
+    """Draft the sidecar of an opened kernel (its baseline is compiled already).
+
+    Args:
+        only_tiled: do nothing for a kernel without a K-loop.
+    """
+    made = _drafted(opened, path, say, only_tiled)
     if made.fits:
         return made
     head = Head(opened.function.name, opened.template, _include(opened, path))
     return replace(made, text=skeleton_text(head, opened.function.params, made.problem))
 
 
-def _drafted(opened: Opened, path: Path, say: Callable[[str], None]) -> Draft:
+def _drafted(opened: Opened, path: Path, say: Callable[[str], None], only_tiled: bool) -> Draft:
+    understood = understand(opened.kernel, None, None)
+    if only_tiled and isinstance(understood, Refusal) and understood.code == "no_k_loop":
+        return Draft(problem=understood.message)
     parameters = parameters_of(opened.kernel)
     if isinstance(parameters, Unclear):
         return Draft(problem=parameters.reason)
@@ -72,7 +79,6 @@ def _drafted(opened: Opened, path: Path, say: Callable[[str], None]) -> Draft:
         parsed = parse(opened.baseline.ptx, opened.baseline.kernel)
     except TilewrightError as error:
         return Draft(problem=error.message)
-    understood = understand(opened.kernel, None, None)
     tiled = None if isinstance(understood, Refusal) else with_threads(understood, opened.function.launch_bounds)
     plans = _plans(opened, parameters, tiled)
     if isinstance(plans, Unclear):
