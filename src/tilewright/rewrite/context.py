@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tilewright.rewrite.result import Remedy
 from tilewright.rewrite.rings import Rings
+from tilewright.rewrite.stream_text import StreamText
 from tilewright.source import ir, lexical
 from tilewright.source.edits import Edit, apply, indent_at, indented, line_end, line_start
 from tilewright.source.kernel import Bump, Copy, CopyLoop, Fetch, LaneStore, LoadItem, Pure, TiledKernel
@@ -26,6 +27,8 @@ class Context(Rings):
         self.inner = inner if len(inner) > len(self.outer) and inner.startswith(self.outer) else self.outer + "    "
         self.unit = self.inner[len(self.outer) :]
         self.var_type = plain_type(loop.var.type_text)
+        stream = kernel.stream
+        self.stream_text = StreamText(self, stream, loop.bumps_after) if stream is not None else None
 
     # -- the K-loop's variable --------------------------------------------------------------------------
     def tile_index(self, tiles: str) -> str:
@@ -71,6 +74,8 @@ class Context(Rings):
 
     def loads_use_var(self) -> bool:
         statements = [x.stmt for x in self.kernel.loads] + [b.stmt for b in self.kernel.loop.bumps_after]
+        if self.kernel.stream is not None:
+            statements += [*self.kernel.stream.body, *(b.stmt for b in self.kernel.stream.bumped)]
         return self.uses_var(self.reads(statements))
 
     # -- texts of the phases ----------------------------------------------------------------------------
@@ -100,6 +105,8 @@ class Context(Rings):
         if self.remedy.restore_unroll:
             edits += self._unrolls()
         again = [self.source(p.stmt) for p in self.closure(self.reads(self.kernel.loop.compute), self.top_pures())]
+        if self.stream_text is not None:
+            again = self.stream_text.compute_lines()
         return [*indented(again, self.inner), *self._lines(span, edits)]
 
     def _without_barrier_comment(self, span: ir.Span) -> int:

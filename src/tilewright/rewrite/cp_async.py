@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tilewright.rewrite import stream_copies
 from tilewright.rewrite.context import LAST_BARRIER, Context
 from tilewright.rewrite.cp_async_copies import HEADER, AsyncCopies
 from tilewright.rewrite.result import Remedy, RewrittenSource
+from tilewright.rewrite.stream_copies import StreamCopies
 from tilewright.source import ir, lexical
 from tilewright.source.edits import Edit, finish, indented, unified_diff
 from tilewright.source.kernel import Copy, CopyLoop, LaneStore, LoadItem, Refusal, RefusalCode, TiledKernel, Widening
@@ -36,6 +38,8 @@ def _refusal(c: Context) -> Refusal | None:
     refused = c.unusable(ring=True)
     if refused is not None:
         return refused
+    if c.kernel.stream is not None:
+        return stream_copies.refusal(c, c.kernel.stream) or c.kernel.stream.unring or c.kernel.unordered
     found = next((r for i in c.kernel.loads if (r := _item_refusal(c.kernel, i)) is not None), None)
     return found or c.kernel.unordered
 
@@ -87,7 +91,8 @@ class _Writer:
         self.read_stage = n.fresh("read_stage")
         self.write_stage = n.fresh("write_stage")
         self.next_k = n.fresh(f"{context.kernel.loop.var.name}_ahead")
-        self.copies = AsyncCopies(context)
+        text = context.stream_text
+        self.copies = AsyncCopies(context) if text is None else StreamCopies(context, text.stream, text)
 
     def file(self) -> str:
         c, kernel = self.c, self.c.kernel
@@ -117,6 +122,7 @@ class _Writer:
         ahead = f"{c.stages_name} - 1"
         return [
             f"{i1}// Software pipeline: while a tile is computed, the copies of the next {ahead} tiles are in flight.",
+            *indented(self.copies.outside(), i1),
             *self._copy_tile(),
             "",
             *self._prologue(ahead),

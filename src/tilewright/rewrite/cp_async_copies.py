@@ -20,6 +20,10 @@ class AsyncCopies:
         self.pass_name = context.names.fresh("pass")
         self.fetches = {i.symbol.id: i for i in flat(context.kernel.loads) if isinstance(i, Fetch)}
 
+    def outside(self) -> list[str]:
+        """Declarations in front of the K-loop: none."""
+        return []
+
     def lines(self) -> list[str]:
         return self.c.load_lines([e for item in self.c.kernel.loads for e in self._item(item)])
 

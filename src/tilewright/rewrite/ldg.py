@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from tilewright.rewrite.context import LAST_BARRIER, Context
 from tilewright.rewrite.ldg_halves import Halves
 from tilewright.rewrite.result import Remedy, RewrittenSource
+from tilewright.rewrite.stream_halves import StreamHalves
 from tilewright.source.edits import finish, indented, unified_diff
 from tilewright.source.kernel import Copy, CopyLoop, LaneStore, LoadItem, Pure, Refusal, TiledKernel
 
@@ -45,15 +46,19 @@ class _Writer:
     def __init__(self, context: Context, single: bool) -> None:
         self.c = context
         self.single = single
-        self.h = Halves(context, single)
+        text = context.stream_text
+        self.h = Halves(context, single) if text is None else StreamHalves(context, text.stream, text)
 
     # -- refusals -----------------------------------------------------------------------------------
     def refusal(self) -> Refusal | None:
         refused = self.c.unusable(ring=not self.single)
         if refused is not None:
             return refused
+        if isinstance(self.h, StreamHalves):
+            unring = None if self.single else self.h.stream.unring
+            return unring or self.h.refusal()
         for item in self.c.kernel.loads:
-            refused = self._item_refusal(item) or self._store_refusal(item)
+            refused = self._item_refusal(item) or self._store_refusal(item, self.h)
             if refused is not None:
                 return refused
         return None
@@ -74,13 +79,13 @@ class _Writer:
             return Refusal("not_understood", "a copy loop does not count upwards", here)
         return None
 
-    def _store_refusal(self, item: LoadItem) -> Refusal | None:
+    def _store_refusal(self, item: LoadItem, halves: Halves) -> Refusal | None:
         """What is needed when a tile is stored must not have moved on since it was fetched."""
         inner: Iterable[LoadItem] = item.body if isinstance(item, CopyLoop) else (item,)
         pures = [i for i in inner if isinstance(i, Pure)]
         for entry in inner:
             if isinstance(entry, Copy | LaneStore):
-                moved = self.h.needs(entry, pures, whole=False) & self.h.moved()
+                moved = halves.needs(entry, pures, whole=False) & halves.moved()
                 if moved:
                     name = self.c.kernel.symbols[min(moved)].name
                     what = f"where a tile is stored depends on `{name}`, which moves with the loads"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from tilewright.source import ir
@@ -18,6 +17,7 @@ from tilewright.source.kernel import (
     KLoop,
     LaneStore,
     LoadItem,
+    LoadStream,
     Refusal,
     SharedArray,
     TiledKernel,
@@ -32,10 +32,12 @@ from tilewright.source.probes import Prober
 from tilewright.source.reader import OpenKernel
 from tilewright.source.rows import rows_of_kernel
 from tilewright.source.shared_arrays import shared_arrays
+from tilewright.source.streams import StreamReader
 from tilewright.source.tiles import tile_of
 from tilewright.source.widen import Widener
 
-_WORD = re.compile(rb"[A-Za-z_]\w*")
+# Refusals of the reading by statements that say nothing about the load phase as a whole.
+_STREAMED = frozenset({"not_understood", "converts_type", "loop_carried_shared"})
 
 
 def analyse(
@@ -93,6 +95,14 @@ class _Analysis:
             frozenset(self.kernel.symbols) - inside,
         )
         bumps = tuple(b for s in phases.compute if (b := reader.bump(s)) is not None)
+        read = self._statement_by_statement(phases, loop, shared, reader, bumps)
+        if isinstance(read, Refusal) and read.code in _STREAMED:
+            return self._as_a_stream(phases, loop, shared, bumps, read)
+        return read
+
+    def _statement_by_statement(
+        self, phases: Phases, loop: KLoop, shared: dict[int, SharedArray], reader: LoadReader, bumps: tuple[Bump, ...]
+    ) -> TiledKernel | Refusal:
         late = tuple(b for b in bumps if self._belongs_to_loads(b, phases))
         compute = tuple(s for s in phases.compute if s not in {b.stmt for b in late})
         phases = replace(phases, compute=compute)
@@ -104,7 +114,31 @@ class _Analysis:
         if isinstance(loads, Refusal):
             return loads
         refused = self.legality.loads(phases, loads)
-        return refused if refused is not None else self._assemble(phases, loop, loads, shared)
+        return refused if refused is not None else self._assemble(phases, loop, loads, shared, None)
+
+    def _as_a_stream(
+        self,
+        phases: Phases,
+        loop: KLoop,
+        shared: dict[int, SharedArray],
+        bumps: tuple[Bump, ...],
+        before: Refusal,
+    ) -> TiledKernel | Refusal:
+        """The load phase as one text, where it could not be read statement by statement."""
+        refused = self.legality.harmless(phases)
+        if refused is not None:
+            return refused
+        widener = self._widener(loop, shared)
+        reader = StreamReader(self.finder, self.types, shared, self.block, widener.passes)
+        read = reader.read(phases, loop, bumps)
+        if isinstance(read, Refusal):
+            # What could not be read is said first, unless the reason goes deeper.
+            return read if read.code != "no_k_loop" else before
+        stream, moved, unordered = read
+        compute = tuple(s for s in phases.compute if s not in {b.stmt for b in moved})
+        phases, loop = replace(phases, compute=compute), replace(loop, compute=compute, bumps_after=moved)
+        kernel = self._assemble(phases, loop, [], shared, stream)
+        return kernel if isinstance(kernel, Refusal) else replace(kernel, unordered=unordered)
 
     def _belongs_to_loads(self, bump: Bump, phases: Phases) -> bool:
         """A bump in the compute phase moves with the loads where the loads read it and the compute phase doesn't."""
@@ -114,22 +148,28 @@ class _Analysis:
 
     # -- putting it together ----------------------------------------------------------------------------
     def _assemble(
-        self, phases: Phases, loop: KLoop, loads: list[LoadItem], shared: dict[int, SharedArray]
+        self,
+        phases: Phases,
+        loop: KLoop,
+        loads: list[LoadItem],
+        shared: dict[int, SharedArray],
+        stream: LoadStream | None,
     ) -> TiledKernel | Refusal:
         kernel, source = self.kernel, self.kernel.source
         ids = {i.array for i in flat(loads) if isinstance(i, Copy | LaneStore)}
+        ids |= {s.array for s in stream.stores} if stream is not None else set()
         if not ids:
             what = "the load phase copies nothing into shared memory"
             return Refusal("no_k_loop", what, self.line(loop.stmt.span.start))
-        uniformity, steady = self.finder.uniformity, loop.var.id
-        offsets = Offsets(kernel.constants, self.types, shared, lambda name: uniformity.fixed(name, steady))
-        widener = Widener(offsets, kernel.symbols, uniformity, self.line, self.block)
+        uniformity = self.finder.uniformity
+        widener = self._widener(loop, shared)
+        offsets = widener.offsets
         loads = [self._judged(item, widener) for item in loads]
         staged = tuple(a for a in shared.values() if a.symbol in ids)
         outside = OutsideUses(kernel, self.finder.collector, self.types, loop.stmt, ids).find()
         self.assumptions += [*self.legality.aliases.assumptions, *self.finder.placement.assumptions()]
         load_span, compute_span = self._spans(loop)
-        tile = tile_of(kernel, loop, loads, staged, widener, self._threads())
+        tile = tile_of(kernel, loop, loads, staged, widener, self._threads(), stream)
         return TiledKernel(
             source.text,
             source.file,
@@ -148,16 +188,22 @@ class _Analysis:
             outside.line,
             self._lines(phases, loop),
             tuple(self.assumptions),
-            Prober(kernel, loop).probes(loads, staged),
+            Prober(kernel, loop).probes(loads, staged, stream),
             uniformity.changed,
             kernel.constants.aliases,
             Disjoint(offsets, self.line).judge(loads),
             self._stores_before(loop),
             self._made_for(),
+            stream=stream,
             divergent_return=self.finder.placement.divergent_return,
             outside=outside,
             rows=rows_of_kernel(kernel, self.types, uniformity, shared, loop, loads, self.block, tile.threads),
         )
+
+    def _widener(self, loop: KLoop, shared: dict[int, SharedArray]) -> Widener:
+        uniformity, steady = self.finder.uniformity, loop.var.id
+        offsets = Offsets(self.kernel.constants, self.types, shared, lambda name: uniformity.fixed(name, steady))
+        return Widener(offsets, self.kernel.symbols, uniformity, self.line, self.block)
 
     def _judged(self, item: LoadItem, widener: Widener) -> LoadItem:
         """A copy loop with its trip count, and whether it can be widened."""

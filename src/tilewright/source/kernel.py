@@ -196,16 +196,15 @@ class PassLoop:
     """A loop of the load phase that stores into a tile.
 
     Attributes:
-        var, first: what it counts, and from where. step: distance of two passes; ``step_value``: as a number.
+        var, first, step: what it counts, from where, and how far a pass moves; None where that is not understood.
         trips: the most passes of a thread; None where that is not known.
         per_thread: threads may start at different values, or make different numbers of passes.
     """
 
     stmt: ir.For
-    var: ir.Symbol
-    first: ir.Expr
-    step: ir.Expr
-    step_value: int | None
+    var: ir.Symbol | None
+    first: ir.Expr | None
+    step: ir.Expr | None
     trips: int | None
     per_thread: bool
 
@@ -218,7 +217,7 @@ class Source:
         lvalue: in global memory, read where the store stands; None for ``register``.
         guard, inverted, fill: ``guard ? lvalue : fill``, where the store's value is that.
         fills_zero: the fill is all zero bits.
-        register: symbol of the local that was loaded before; lane: which part of it, ``.x`` as number 0.
+        register: the local that was loaded before; lane: which part of it, ``.x`` as number 0.
     """
 
     lvalue: ir.Expr | None = None
@@ -226,7 +225,7 @@ class Source:
     inverted: bool = False
     fill: ir.Expr | None = None
     fills_zero: bool = False
-    register: int | None = None
+    register: tuple[int, int | None] | None = None
     lane: int | None = None
 
 
@@ -237,8 +236,8 @@ class StreamStore:
     Attributes:
         loops: places in the text of the loops around it that store, outermost first.
         width_bytes, type_text: of what is stored.
+        place: the text of the target, which the two sides of a condition may share.
         source: how an asynchronous copy does it; "plain" where the value is not loaded at all; or why none can.
-        reads_global: something is loaded for it.
     """
 
     stmt: ir.Do
@@ -247,8 +246,8 @@ class StreamStore:
     loops: tuple[int, ...]
     width_bytes: int
     type_text: str
+    place: bytes
     source: Source | Literal["plain"] | Refusal
-    reads_global: bool
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,15 @@ class Legality:
             or self._escapes(phases)
         )
 
+    def harmless(self, phases: Phases) -> Refusal | None:
+        """The same, what the phases carry from one iteration to the next left aside."""
+        load, compute = self._finder.effects(phases.load), self._finder.effects(phases.compute)
+        return (
+            self._harmless(load, "load", phases)
+            or self._harmless(compute, "compute", phases)
+            or self._escapes(phases)
+        )
+
     def _harmless(self, effects: Effects, what: str, phases: Phases) -> Refusal | None:
         if effects.unknown:
             text, span = effects.unknown[0]
@@ -149,10 +158,15 @@ class Legality:
             who = f"`{self._name(leak.symbol)}` keeps" if leak.symbol is not None else "something keeps"
             return self._no(f"{who} an address inside a tile beyond its iteration", leak.span)
         # Other stages are not aligned as the array was.
-        xor = leaks.swizzle(stmts)
+        xor = leaks.swizzle(stmts) or self._swizzled_before()
         if xor is not None:
             return self._no("a shared address is swizzled by XOR, which assumes how the array is aligned", xor)
         return None
+
+    def _swizzled_before(self) -> ir.Span | None:
+        """The same anywhere in the kernel: an address that is made in front of the loop is used inside it."""
+        functions, aliases, body = self._kernel.functions, self._kernel.source.aliases, self._kernel.body.body
+        return Leaks(self._symbols, functions, self._types, aliases, self._shared, declared(body)).swizzle(body)
 
     # -- after it -------------------------------------------------------------------------------------
     def loads(self, phases: Phases, loads: list[LoadItem]) -> Refusal | None:

@@ -6,7 +6,18 @@ from collections.abc import Iterator, Sequence
 
 from tilewright.source import ir
 from tilewright.source.expr_types import loads_from
-from tilewright.source.kernel import Copy, CopyLoop, Fetch, KLoop, LaneStore, LoadItem, Probe, SharedArray
+from tilewright.source.kernel import (
+    Copy,
+    CopyLoop,
+    Fetch,
+    KLoop,
+    LaneStore,
+    LoadItem,
+    LoadStream,
+    Probe,
+    SharedArray,
+    Source,
+)
 from tilewright.source.lexical import line_of
 from tilewright.source.reader import OpenKernel
 
@@ -19,7 +30,9 @@ class Prober:
         self._constants = kernel.constants
         self._loop = loop
 
-    def probes(self, loads: Sequence[LoadItem], staged: tuple[SharedArray, ...]) -> tuple[Probe, ...]:
+    def probes(
+        self, loads: Sequence[LoadItem], staged: tuple[SharedArray, ...], stream: LoadStream | None = None
+    ) -> tuple[Probe, ...]:
         """Sizes of the staged arrays, every constant that was evaluated, widths and types of what is copied."""
         out = [self._fact(f"size of {a.name}", f"sizeof({a.name}) == {a.total_bytes}") for a in staged]
         for a in staged:
@@ -33,6 +46,8 @@ class Prober:
                 out += self._constant("stride of a copy loop", item.stride, item.stride_value)
             for entry in item.body if isinstance(item, CopyLoop) else (item,):
                 out += self._entry(entry)
+        if stream is not None:
+            out += self._stream(stream)
         for name in sorted(self._constants.used):
             value = self._constants.by_name(name)
             if value is not None:
@@ -72,6 +87,26 @@ class Prober:
                 yield self._fact("width of a load", f"sizeof({name}) == {item.width_bytes}", at)
                 yield self._same_type("type of a copy", name, item.source, at, False)
                 yield from self._lvalue(item.source, at, False)
+
+    def _stream(self, stream: LoadStream) -> Iterator[Probe]:
+        """Registers have the type of the place that they are stored to; an asynchronous copy reads that type too."""
+        for store in stream.stores:
+            at, target = store.stmt.span, self._source(store.assign.left)
+            yield self._fact("width of a copy", f"sizeof({target}) == {store.width_bytes}", at, True)
+            one = f"decltype({target})"
+            yield self._fact("type of a store", f"tilewright_same<{one}, {store.type_text}>::value", at, True)
+            if isinstance(store.source, Source) and store.source.lvalue is not None:
+                yield self._same_type("type of a copy", target, store.source.lvalue, at, True)
+                yield from self._lvalue(store.source.lvalue, at, True)
+            elif isinstance(store.source, Source):
+                yield self._same_type("type of a copy", target, store.assign.right, at, True)
+        for register in stream.registers.values():
+            for stmt, source, _, _ in register.definitions:
+                if source is not None:
+                    of = f"tilewright_same<decltype({self._source(source)}), {register.type_text}>::value"
+                    wrap = not isinstance(stmt, ir.Declare)
+                    yield self._fact("type of a copy", of, stmt.span, wrap)
+                    yield from self._lvalue(source, stmt.span, wrap)
 
     def _same_type(self, tag: str, target: str, value: ir.Expr, at: ir.Span, wrap: bool) -> Probe:
         one, two = f"decltype({target})", f"decltype({self._source(value)})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tilewright.source.kernel import Copy, CopyLoop, Fetch, KLoop, LaneStore, LoadItem, SharedArray, Tile
+from tilewright.source.kernel import Copy, CopyLoop, Fetch, KLoop, LaneStore, LoadItem, LoadStream, SharedArray, Tile
 from tilewright.source.reader import OpenKernel
 from tilewright.source.widen import Widener
 
@@ -30,6 +30,24 @@ def _elements(items: Iterable[LoadItem], threads: int | None) -> dict[int, int]:
         elif isinstance(item, Copy | LaneStore) and threads is not None:
             add(item.array, threads * item.width_bytes)
     return out
+
+
+def _streamed(stream: LoadStream, threads: int | None) -> dict[int, int]:
+    """The same for a load phase that is one text: exact where every thread makes every pass."""
+    out: dict[int, int] = {}
+    unknown: set[int] = set()
+    seen: set[bytes] = set()
+    for store in stream.stores:
+        count = threads
+        for start in store.loops:
+            trips = stream.loops[start].trips
+            count = None if count is None or trips is None else count * trips
+        if count is None:
+            unknown.add(store.array)
+        elif store.place not in seen:
+            out[store.array] = out.get(store.array, 0) + count * store.width_bytes
+        seen.add(store.place)  # the other side of a condition stores to the same place
+    return {a: n for a, n in out.items() if a not in unknown}
 
 
 def _bk(loop: KLoop, loads: Sequence[LoadItem], widener: Widener) -> int | None:
@@ -58,13 +76,14 @@ def tile_of(
     staged: tuple[SharedArray, ...],
     widener: Widener,
     threads: int | None,
+    stream: LoadStream | None = None,
 ) -> Tile:
     """BM, BN and BK: from the copies; the constants of those names where they agree or nothing better is known."""
     names = kernel.constants.names()
     bk = _bk(loop, loads, widener) or names.get("BK")
-    counts = _elements(loads, threads)
+    counts = _elements(loads, threads) if stream is None else _streamed(stream, threads)
     rows: list[int | None] = []
-    order = [i.array for i in _copies(loads)]
+    order = [i.array for i in _copies(loads)] if stream is None else [s.array for s in stream.stores]
     for array in sorted(staged, key=lambda a: order.index(a.symbol)):
         copied = counts.get(array.symbol)
         # Without the thread count the copies cannot be counted, and the array's own size may hold padding.

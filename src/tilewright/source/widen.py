@@ -16,6 +16,7 @@ from tilewright.source.affine import Affine, Poly, Q, R
 from tilewright.source.c_types import int_kind
 from tilewright.source.concrete import Concrete
 from tilewright.source.kernel import Copy, CopyLoop, Moving, Pure, Refusal, Widening
+from tilewright.source.loops import counted_header
 from tilewright.source.offsets import Offsets
 from tilewright.source.uniform import Uniformity
 
@@ -53,6 +54,15 @@ class Widener:
             return max(0, -(-(bound - first) // stride))
         engine = self.offsets.engine()
         return max(0, -(-bound // stride)) if engine.is_nonnegative(engine.poly(loop.first)) else None
+
+    def passes(self, stmt: ir.For) -> int | None:
+        """The most trips of any counted loop, without the size of the block."""
+        header = counted_header(stmt)
+        if header is None:
+            return None
+        parts = (header.first, header.bound, header.step)
+        first, bound, stride = (self.offsets.constants.evaluate(e) for e in parts)
+        return self.trips(CopyLoop(stmt, header.var, *parts, first, bound, stride, ()))
 
     def covers_block(self, loop: CopyLoop) -> str | Refusal:
         """Whether the threads of the block start at 0 … stride-1, one each; the text of what that takes for granted."""

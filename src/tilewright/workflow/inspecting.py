@@ -81,7 +81,7 @@ def _kernel(source: KernelSource, function: KernelFunction, path: Path) -> repor
         None,
         tile_record(understood, math),
         loop_record(understood, tiles),
-        tuple(_copies(understood, understood.loads)),
+        (*_copies(understood, understood.loads), *_streamed(understood)),
         understood.assumptions,
     )
 
@@ -99,6 +99,25 @@ def _copies(kernel: TiledKernel, items: Iterable[LoadItem], loop: CopyLoop | Non
             yield from _copies(kernel, item.body, item)
         elif isinstance(item, Copy | LaneStore):
             yield _copy(kernel, item, loop)
+
+
+def _streamed(kernel: TiledKernel) -> Iterable[reports.Copy]:
+    """The stores of a load phase that is taken as a whole."""
+    from tilewright.source.effects import root
+    from tilewright.source.kernel import Source
+
+    for store in kernel.stream.stores if kernel.stream is not None else ():
+        array = next(a for a in kernel.shared if a.symbol == store.array)
+        source = store.source if isinstance(store.source, Source) else None
+        lvalue = source.lvalue if source is not None else None
+        if source is not None and source.register is not None and kernel.stream is not None:
+            found = kernel.stream.registers[source.register].definitions
+            lvalue = next((d[1] for d in found if d[1] is not None), None)
+        name = root(lvalue) if lvalue is not None else None
+        note = "computed or not loaded" if source is None else "through registers" if source.register else ""
+        line = kernel.line_of(store.stmt.span.start)
+        width = store.width_bytes
+        yield reports.Copy(name.id if name else "?", array.name, line, array.type_text, width, None, note)
 
 
 def _copy(kernel: TiledKernel, item: Copy | LaneStore, loop: CopyLoop | None) -> reports.Copy:

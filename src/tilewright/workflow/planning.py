@@ -8,7 +8,17 @@ from tilewright.plan.budget import Budget
 from tilewright.plan.facts import CopyFacts, MathKind, PlanFacts
 from tilewright.receipt import record
 from tilewright.sass.proof import OverlapProof
-from tilewright.source.kernel import Copy, CopyLoop, LaneStore, LoadItem, SharedArray, TiledKernel, Widening
+from tilewright.source.kernel import (
+    Copy,
+    CopyLoop,
+    LaneStore,
+    LoadItem,
+    LoadStream,
+    SharedArray,
+    Source,
+    TiledKernel,
+    Widening,
+)
 from tilewright.source.widen import VECTOR_BYTES
 from tilewright.workflow.opening import Opened
 from tilewright.workflow.study import StudiedVariant
@@ -66,9 +76,9 @@ def _pitch(kernel: TiledKernel, index: int) -> int | None:
 
 
 def _copy_facts(kernel: TiledKernel, array: SharedArray) -> CopyFacts:
+    if kernel.stream is not None:
+        return _streamed(kernel, kernel.stream, array)
     entries = [(loop, e) for loop, e in _entries(kernel.loads) if e.array == array.symbol]
-    rows = kernel.tile.bm if array is kernel.staged[0] else kernel.tile.bn
-    tile_bytes = rows * kernel.tile.bk * array.element_bytes if rows and kernel.tile.bk else array.total_bytes
     loop, entry = entries[0]
     widened = VECTOR_BYTES if loop is not None and isinstance(loop.widening, Widening) else None
     scattered = isinstance(entry, LaneStore)
@@ -77,7 +87,24 @@ def _copy_facts(kernel: TiledKernel, array: SharedArray) -> CopyFacts:
     if isinstance(entry, Copy) and entry.converts:
         carried = None
     guarded = isinstance(entry, Copy) and entry.guard is not None
-    return CopyFacts(tile_bytes, load, widened, carried, guarded, scattered)
+    return CopyFacts(_tile_bytes(kernel, array), load, widened, carried, guarded, scattered)
+
+
+def _streamed(kernel: TiledKernel, stream: LoadStream, array: SharedArray) -> CopyFacts:
+    """The same for a load phase that is taken as a whole: of the store that is loaded."""
+    stores = [s for s in stream.stores if s.array == array.symbol]
+    store = next((s for s in stores if isinstance(s.source, Source)), stores[0])
+    source = store.source if isinstance(store.source, Source) else None
+    scattered = source is not None and source.lane is not None
+    carried = store.width_bytes if source is not None and store.width_bytes in (4, 8, 16) else None
+    guarded = source is not None and (source.guard is not None or source.fills_zero)
+    load = VECTOR_BYTES if scattered else store.width_bytes
+    return CopyFacts(_tile_bytes(kernel, array), load, None, carried, guarded, scattered)
+
+
+def _tile_bytes(kernel: TiledKernel, array: SharedArray) -> int:
+    rows = kernel.tile.bm if array is kernel.staged[0] else kernel.tile.bn
+    return rows * kernel.tile.bk * array.element_bytes if rows and kernel.tile.bk else array.total_bytes
 
 
 def _entries(items: Sequence[LoadItem], loop: CopyLoop | None = None) -> list[tuple[CopyLoop | None, Copy | LaneStore]]:

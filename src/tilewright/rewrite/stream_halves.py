@@ -1,0 +1,149 @@
+"""A load phase that is taken as a whole, through registers: the text that loads, and what of it stores."""
+
+from __future__ import annotations
+
+from tilewright.rewrite.context import Context
+from tilewright.rewrite.stream_text import StreamText
+from tilewright.source import ir
+from tilewright.source.edits import Edit, indented
+from tilewright.source.kernel import LoadStream, Refusal, StreamStore
+
+_STORED = "advanced with the stores, as the original is with the loads"
+_COMPUTED = "advanced with the compute phase, as the original is with the loads"
+_FETCHED = "advanced with the loads, as the original is in the compute phase"
+
+
+class StreamHalves:
+    """The load phase of one kernel cut in two: the whole of it loads into registers, a slice of it stores them."""
+
+    def __init__(self, context: Context, stream: LoadStream, text: StreamText) -> None:
+        self.c = context
+        self.stream = stream
+        self.text = text
+        n = context.names
+        self.fetch_tile = n.fresh("fetch_tile")
+        self.store_tile = n.fresh("store_tile")
+        self.stage = n.fresh("stage")
+        self.more = n.fresh("has_next")
+        self.next_k = n.fresh(f"{context.kernel.loop.var.name}_next")
+        self._sides = _sides(stream)
+        self._registers: dict[int, str] = {}  # the number of a store → the registers it waits in
+        self._lines: list[str] = []
+        arrays = {a.symbol: a.name for a in context.kernel.staged}
+        for number, store in enumerate(stream.stores):
+            twin = self._other_side(number)
+            if twin is not None:
+                self._registers[number] = self._registers[twin]
+                continue
+            name = self._registers[number] = n.fresh(f"{arrays[store.array]}_next")
+            dims = "".join(f"[{stream.loops[s].trips}]" for s in store.loops)
+            self._lines.append(f"{store.type_text} {name}{dims};")
+
+    def _other_side(self, number: int) -> int | None:
+        """An earlier store to the same place on the other side of a condition: the two share a register."""
+        store = self.stream.stores[number]
+        for i, other in enumerate(self.stream.stores[:number]):
+            alike = (other.place, other.loops, other.type_text) == (store.place, store.loops, store.type_text)
+            if alike and any((c, not side) in self._sides[i] for c, side in self._sides[number]):
+                return i
+        return None
+
+    # -- refusals -----------------------------------------------------------------------------------------
+    def refusal(self) -> Refusal | None:
+        for store in self.stream.stores:
+            for start in store.loops:
+                loop = self.stream.loops[start]
+                here = self.c.kernel.line_of(start)
+                if loop.trips is None or loop.var is None:
+                    what = "the trip count of a copy loop is not constant, so registers cannot hold its loads"
+                    return Refusal("not_understood", what, here, "make the tile size and the thread count constants")
+                if loop.trips == 0:
+                    return Refusal("not_understood", "a copy loop copies nothing", here)
+        for symbol in self.text.of_store:
+            one = self.c.kernel.symbols[symbol]
+            if one.dims:
+                what = f"where a tile is stored depends on the array `{one.name}`, which the loads change"
+                return Refusal("not_understood", what, self.c.kernel.line_of(self.stream.body[0].span.start))
+        return None
+
+    # -- the two halves -------------------------------------------------------------------------------------
+    def register_lines(self) -> list[str]:
+        t = self.text
+        own = [*t.own(t.of_fetch, _FETCHED), *t.own(t.of_store, _STORED), *t.own(t.of_compute, _COMPUTED)]
+        return [*self._lines, *own]
+
+    def _register(self, number: int) -> str:
+        return f"{self._registers[number]}{self.text.index(self.stream.stores[number].loops)}"
+
+    def fetch_lines(self) -> list[str]:
+        """The load phase as it is, with registers where it stores."""
+        edits = self.text.heads()
+        for number, store in enumerate(self.stream.stores):
+            span = store.assign.left.span
+            edits.append(Edit(span.start, span.end, self._register(number)))
+        t = self.text
+        return [
+            *indented(t.bound(t.of_fetch), self.c.inner),
+            *self.c.load_lines(edits),
+            *indented(t.bumps(t.of_fetch, self.stream.bumped), self.c.inner),
+        ]
+
+    def store_reads(self) -> set[int]:
+        return set(self.stream.storing.needs)
+
+    def store_lines(self) -> list[str]:
+        """The stores and what they rest on, without indentation: the values come from the registers."""
+        t, what = self.text, self.stream.storing
+        edits = t.heads(what.kept)
+        merged = self._merged()
+        for number, store in enumerate(self.stream.stores):
+            if number not in {n for n, _ in merged}:
+                span = store.assign.right.span
+                edits.append(Edit(span.start, span.end, self._register(number)))
+        for number, stmt in merged:
+            target = self.c.source(self.stream.stores[number].assign.left)
+            # Whichever side has loaded it, it goes to the same place.
+            edits = [e for e in edits if not (stmt.span.start <= e.start and e.end <= stmt.span.end)]
+            edits.append(Edit(stmt.span.start, stmt.span.end, f"{target} = {self._register(number)};"))
+        bumps = t.bumps(t.of_store, (*t.moved, *self.stream.bumped))
+        return [*t.bound(t.of_store), *t.sliced(what, edits), *bumps]
+
+    def _merged(self) -> list[tuple[int, ir.If]]:
+        """Conditions of which both sides are one store, to one place: they are that store."""
+        number = {id(s.stmt): i for i, s in enumerate(self.stream.stores)}
+        out: list[tuple[int, ir.If]] = []
+        for node in (n for s in self.stream.body for n in ir.walk(s)):
+            if not isinstance(node, ir.If) or node.otherwise is None:
+                continue
+            one, two = number.get(id(_single(node.then))), number.get(id(_single(node.otherwise)))
+            if one is not None and two is not None and self._registers[one] == self._registers[two]:
+                out += [(one, node), (two, node)]
+        return out
+
+
+def _single(stmt: ir.Stmt) -> ir.Stmt:
+    while isinstance(stmt, ir.Block) and len(stmt.body) == 1:
+        stmt = stmt.body[0]
+    return stmt
+
+
+def _sides(stream: LoadStream) -> list[frozenset[tuple[int, bool]]]:
+    """For every store, the conditions around it, and which side of each it stands on."""
+    found: dict[int, frozenset[tuple[int, bool]]] = {}
+    stores: dict[int, StreamStore] = {id(s.stmt): s for s in stream.stores}
+
+    def go(stmt: ir.Stmt, around: frozenset[tuple[int, bool]]) -> None:
+        if id(stmt) in stores:
+            found[id(stmt)] = around
+        if isinstance(stmt, ir.If):
+            go(stmt.then, around | {(stmt.span.start, True)})
+            if stmt.otherwise is not None:
+                go(stmt.otherwise, around | {(stmt.span.start, False)})
+            return
+        for child in ir.children(stmt):
+            if isinstance(child, ir.Stmt):
+                go(child, around)
+
+    for stmt in stream.body:
+        go(stmt, frozenset())
+    return [found[id(s.stmt)] for s in stream.stores]

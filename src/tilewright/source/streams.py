@@ -1,0 +1,490 @@
+"""The load phase as a stream: any text, as long as it is closed, and its stores can be told apart from the rest.
+
+``copies`` reads the load phases that are worth knowing statement by statement. This takes practically all others: the
+whole text is run once more to load a tile (what it would store goes to registers) and once to store it (what it would
+load comes from them). For that it may depend only on parameters, the K-loop's variable, memory that the loop does not
+write, its own locals, and locals from outside that only it advances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from tilewright.source import intrinsics, ir
+from tilewright.source.constants import Constants
+from tilewright.source.effects import short_name
+from tilewright.source.expr_types import Types
+from tilewright.source.kernel import Bump, KLoop, LoadStream, PassLoop, Refusal, SharedArray, StreamStore
+from tilewright.source.kloop import KLoopFinder, Phases, statements
+from tilewright.source.loaded import LoadedValues
+from tilewright.source.loops import counter
+from tilewright.source.places import root
+from tilewright.source.rehearsal import Rehearsal, Rehearsed, overlap
+from tilewright.source.slices import Slicer, names
+from tilewright.source.stream_fill import Fill
+from tilewright.source.values import Values
+
+_SPEAKS = frozenset({"printf", "assert", "clock", "clock64", "__nanosleep"})
+_NOT_PLAIN_ASM = ("volatile", "acquire", "relaxed", "atom", "shared")
+_BUILT_IN = "use a built-in scalar or vector type"
+_STEPS = ("++", "--", "p++", "p--")
+_TOGGLES = frozenset({"%", "&", "^"})
+
+
+class StreamReader:
+    """Reads one load phase as a stream."""
+
+    def __init__(
+        self,
+        finder: KLoopFinder,
+        types: Types,
+        shared: Mapping[int, SharedArray],
+        block: tuple[int, int, int] | None,
+        passes: Callable[[ir.For], int | None],
+    ) -> None:
+        """``passes``: the most passes of a loop, where they follow without the size of the block."""
+        self._passes = passes
+        self._finder = finder
+        self._kernel = finder.kernel
+        self._symbols = finder.kernel.symbols
+        self._collector = finder.collector
+        self._places = finder.collector.places
+        self._constants: Constants = finder.kernel.constants
+        self._types = types
+        self._shared = shared
+        self._block = block
+        self._values = Values(self._places, types, self._constants)
+        self._stores: list[tuple[ir.Do, ir.Assign, int, tuple[ir.For, ...]]] = []
+
+    def _line(self, node: ir.Stmt | ir.Expr) -> int:
+        return self._kernel.source.line(node.span.start)
+
+    def _no(self, what: str, node: ir.Stmt | ir.Expr, hint: str = "") -> Refusal:
+        return Refusal("not_understood", what, self._line(node), hint)
+
+    def _name(self, symbol: int) -> str:
+        return self._symbols[symbol].name
+
+    # -- reading --------------------------------------------------------------------------------------
+    def read(
+        self, phases: Phases, loop: KLoop, bumps: tuple[Bump, ...]
+    ) -> tuple[LoadStream, tuple[Bump, ...], Refusal | None] | Refusal:
+        """The stream, the bumps of the compute phase that move with it, and why its copies must keep their order.
+
+        Args:
+            bumps: every statement of the compute phase that advances a name from outside the K-loop.
+        """
+        refused = self._closed(phases.load) or self._gather(phases.load, ())
+        if refused is not None:
+            return refused
+        if not self._stores:
+            what = "the load phase copies nothing into shared memory"
+            return Refusal("no_k_loop", what, self._line(loop.stmt))
+        moved, both, refused = self._split(phases, bumps)
+        refused = refused or self._all_found(phases) or self._shared_reads(phases)
+        if refused is not None:
+            return refused
+        load = self._finder.effects(phases.load)
+        carried = frozenset(load.writes - load.declared)
+        ids = frozenset(id(a) for _, a, _, _ in self._stores)
+        slicer = Slicer(phases.load, self._collector, ids)
+        compute = tuple(s for s in phases.compute if s not in {b.stmt for b in moved})
+        used = names(compute) & (load.declared | carried)
+        for_compute = slicer.of(used, storing=False) if used else slicer.of(set(), storing=False)
+        refused = self._rebuilt(phases, compute, for_compute.needs, carried, moved) if used else None
+        moving = self._moving(phases, loop, carried | {b.symbol for b in bumps})
+        refused = refused or self._same_places(phases, moving)
+        if refused is not None:
+            return refused
+        rehearsed = self._rehearse(phases.load, loop)
+        loops = self._loops(rehearsed)
+        stores, values = self._judged(phases)
+        if isinstance(stores, Refusal):
+            return stores
+        fill = Fill(moving, ids, self._symbols, self._collector, self._normal, self._kernel.source.line)
+        stream = LoadStream(
+            phases.load,
+            stores,
+            loops,
+            carried,
+            both,
+            slicer.of(set(), storing=True),
+            for_compute,
+            fill.judge(phases.load),
+            values.registers,
+        )
+        return stream, moved, self._unordered(rehearsed)
+
+    # -- what the load phase may hold -----------------------------------------------------------------
+    def _closed(self, body: tuple[ir.Stmt, ...]) -> Refusal | None:
+        """Running the text twice, or at another time, must change nothing but its own locals and the tiles."""
+        for node in (n for s in body for n in ir.walk(s)):
+            match node:
+                case ir.OpaqueStmt(what=w) | ir.Opaque(what=w):
+                    return self._no(f"the load phase holds {w}, which is not understood", node)
+                case ir.Call(callee=c) if short_name(c) in _SPEAKS:
+                    return self._no(f"the load phase calls {c}, which must not be done twice", node)
+                case ir.Asm(code=code):
+                    pieces = intrinsics.asm_instructions(code)
+                    plain = all(intrinsics.asm_kind(p) in ("loads", "values") for p in pieces)
+                    if not plain or any(w in code for w in _NOT_PLAIN_ASM):
+                        return self._no("the load phase holds inline PTX that does more than load or compute", node)
+                case ir.Cast(type_text=t) if "volatile" in t:
+                    return self._no("a volatile access must not move", node)
+                case ir.Name(symbol=int(s)) if self._is_volatile(s, 0):
+                    return self._no(f"`{self._name(s)}` is volatile: its accesses must not move", node)
+                case ir.Declare(symbols=symbols):
+                    for one in symbols:
+                        words = one.type_text.split()
+                        if "static" in words or "volatile" in words or one.kind == "shared":
+                            return self._no(f"`{one.name}` is volatile, static or shared", node)
+                case ir.Jump(kind="goto" | "return"):
+                    return self._no(f"the load phase leaves by `{node.kind}`", node)
+        return None
+
+    def _is_volatile(self, symbol: int, depth: int) -> bool:
+        one = self._symbols[symbol]
+        if "volatile" in one.type_text.split():
+            return True
+        if one.init is None or depth > 8 or not (one.pointers or one.reference):
+            return False
+        for n in ir.walk(one.init):
+            if isinstance(n, ir.Cast) and "volatile" in n.type_text:
+                return True
+            if isinstance(n, ir.Name) and n.symbol is not None and self._is_volatile(n.symbol, depth + 1):
+                return True
+        return False
+
+    def _gather(self, stmts: Iterable[ir.Stmt], loops: tuple[ir.For, ...]) -> Refusal | None:
+        """Find the stores, with the loops around them."""
+        for stmt in stmts:
+            refused: Refusal | None = None
+            match stmt:
+                case ir.Do(expr=ir.Assign() as e):
+                    refused = self._store(stmt, e, loops)
+                case ir.Block(body=body):
+                    refused = self._gather(body, loops)
+                case ir.If(then=a, otherwise=b):
+                    refused = self._gather((a,) if b is None else (a, b), loops)
+                case ir.For(body=b):
+                    refused = self._gather((b,), (*loops, stmt))
+                case ir.While(body=b) if self._collector.collect([b]).stores_to_shared():
+                    refused = self._no("a `while` loop stores into a tile", stmt, "make it a `for` loop that counts")
+            if refused is not None:
+                return refused
+        return None
+
+    def _store(self, stmt: ir.Do, assign: ir.Assign, loops: tuple[ir.For, ...]) -> Refusal | None:
+        place = self._places.of(assign.left)
+        if place.space != "shared":
+            return None
+        if place.symbol is None or place.symbol not in self._shared:
+            return self._no("which shared array is stored to cannot be told", stmt, "write through the array itself")
+        name = self._name(place.symbol)
+        if assign.op != "=":
+            what = f"the load phase reads `{name}`, which it fills itself"
+            return Refusal("loop_carried_shared", what, self._line(stmt))
+        if stmt.span.within or assign.left.span.within or assign.right.span.within:
+            what = "a macro stands for whole statements of the load phase that store into a tile"
+            return self._no(what, stmt, "write them out")
+        for side in (assign.left, assign.right):
+            for n in ir.walk(side):
+                changes = isinstance(n, ir.Assign) or (isinstance(n, ir.Unary) and n.op in _STEPS)
+                if changes or self._collector.collect([n] if isinstance(n, ir.Call) else []).writes:
+                    return self._no("an expression that is stored, or where to, changes a variable on the way", n)
+        if any(f.span.within for f in loops):
+            return self._no("a macro hides a loop that stores into a tile", loops[-1], "write it out")
+        self._stores.append((stmt, assign, place.symbol, loops))
+        return None
+
+    def _all_found(self, phases: Phases) -> Refusal | None:
+        """Every store of the load phase is one of the assignments that were found."""
+        found = {(a.span.start, a.span.end) for _, a, _, _ in self._stores}
+        for store in self._finder.effects(phases.load).stores:
+            if (store.span.start, store.span.end) not in found:
+                what = "the load phase stores by a call, or inside an expression"
+                return self._no(what, ir.Stmt(store.span), "assign to the tile in a statement of its own")
+        return None
+
+    # -- what it may depend on --------------------------------------------------------------------------
+    def _split(
+        self, phases: Phases, bumps: tuple[Bump, ...]
+    ) -> tuple[tuple[Bump, ...], tuple[Bump, ...], Refusal | None]:
+        """Bumps of the compute phase that the loads need: those that move, those that both do."""
+        load, compute = self._finder.effects(phases.load), self._finder.effects(phases.compute)
+        clash = (load.reads - load.declared) & (compute.writes - compute.declared)
+        inside = self._finder.effects(statements(phases.stmt.body)).writes
+        own = load.declared | compute.declared
+        rest = self._finder.effects(tuple(s for s in phases.compute if s not in {b.stmt for b in bumps}))
+        moved: list[Bump] = []
+        both: list[Bump] = []
+        for symbol in sorted(clash):
+            mine = [b for b in bumps if b.symbol == symbol]
+            if not mine or symbol in rest.writes | load.writes or self._symbols[symbol].dims:
+                what = f"the load phase reads `{self._name(symbol)}`, which the compute phase changes"
+                return (), (), self._no(what, phases.load[0])
+            for bump in mine:
+                others = names([bump.stmt]) - {symbol}
+                if others & (inside | own) or bump.stmt.span.within or phases.compute.count(bump.stmt) != 1:
+                    what = f"`{self._name(symbol)}` is advanced by what the loop changes"
+                    return (), (), self._no(what, bump.stmt)
+            read = symbol in rest.reads or any(symbol in names([b.stmt]) for b in bumps if b.symbol != symbol)
+            (both if read else moved).extend(mine)
+        return tuple(moved), tuple(both), None
+
+    def _shared_reads(self, phases: Phases) -> Refusal | None:
+        """Shared memory may be read only where the loop never writes it."""
+        load, compute = self._finder.effects(phases.load), self._finder.effects(phases.compute)
+        filled = {array for _, _, array, _ in self._stores}
+        late = {s.place.symbol for s in compute.stores if s.place.space in ("shared", "unknown")}
+        written = filled | load.stores_to_shared() | {s for s in late if s is not None}
+        holders, setting = self._pointers_into(phases.load)
+        allowed = {id(root(a.left)) for _, a, _, _ in self._stores} | setting
+        for stmt in phases.load:
+            for node in ir.walk(stmt):
+                if not isinstance(node, ir.Name) or node.symbol is None or id(node) in allowed:
+                    continue
+                array = self._symbols[node.symbol].kind == "shared"
+                if node.symbol in written or node.symbol in holders or (array and None in late):
+                    who = "which it fills itself" if node.symbol in filled else "which the loop writes"
+                    what = f"the load phase reads or passes on `{node.id}`, {who}"
+                    return Refusal("loop_carried_shared", what, self._line(node))
+        return None
+
+    def _pointers_into(self, body: tuple[ir.Stmt, ...]) -> tuple[set[int], set[int]]:
+        """Local pointers and references into shared memory, and the names that stand where such a one is set."""
+        pointers: set[int] = set()
+        setting: set[int] = set()
+        for node in (n for s in body for n in ir.walk(s)):
+            pairs: list[tuple[ir.Symbol, ir.Expr | None, list[ir.Name]]] = []
+            if isinstance(node, ir.Declare):
+                pairs = [(s, s.init, []) for s in node.symbols]
+            elif isinstance(node, ir.Assign) and isinstance(node.left, ir.Name) and node.left.symbol is not None:
+                pairs = [(self._symbols[node.left.symbol], node.right, [node.left])]
+            elif isinstance(node, ir.Unary) and node.op in _STEPS and isinstance(name := node.operand, ir.Name):
+                pairs = [(self._symbols[name.symbol], None, [name])] if name.symbol is not None else []
+            for symbol, value, also in pairs:
+                itself = ir.Name(symbol.span, symbol.name, symbol.id)
+                place = self._places.of(itself) if symbol.reference else self._places.pointee(symbol)
+                if not (symbol.reference or symbol.pointers) or place.space != "shared":
+                    continue
+                pointers.add(symbol.id)
+                setting |= {id(n) for n in also}
+                if value is not None and not self._reads_place(value):
+                    setting |= {id(n) for n in ir.walk(value) if isinstance(n, ir.Name)}
+        return pointers, setting
+
+    def _reads_place(self, value: ir.Expr) -> bool:
+        """Whether an address is computed from what lies in shared memory."""
+        match value:
+            case ir.Unary(op="&", operand=x):
+                return any(self._reads_place(i) for i in _subscripts(x))
+            case ir.Index() | ir.Unary(op="*") | ir.Member():
+                kind = self._types.of(value)
+                row = kind is not None and bool(kind.rank)
+                if row:
+                    return any(self._reads_place(i) for i in _subscripts(value))
+                return self._places.of(value).space in ("shared", "unknown")
+        return any(self._reads_place(c) for c in ir.children(value) if isinstance(c, ir.Expr))
+
+    def _rebuilt(
+        self,
+        phases: Phases,
+        compute: tuple[ir.Stmt, ...],
+        needs: frozenset[int],
+        carried: frozenset[int],
+        moved: tuple[Bump, ...],
+    ) -> Refusal | None:
+        """What the compute phase takes from the load phase is computed again: it must come out the same."""
+        changes = self._finder.effects(compute)
+        clash = sorted(carried & changes.writes)
+        if clash:
+            what = f"`{self._name(clash[0])}` is advanced with the loads and changed by the compute phase"
+            return self._no(what, phases.load[0])
+        for symbol in sorted(needs):
+            ahead = any(b.symbol == symbol for b in moved)
+            array = symbol in carried and bool(self._symbols[symbol].dims)
+            if ahead or array:
+                what = f"the compute phase needs `{self._name(symbol)}` as it was when the tile was loaded"
+                return self._no(what, phases.load[0])
+        return None
+
+    def _moving(self, phases: Phases, loop: KLoop, changed: Iterable[int]) -> set[int]:
+        """Names whose value may differ from one tile to the next."""
+        found = ({loop.var.id} | set(changed)) - self._set_first(phases.load)
+        size = -1
+        while size != len(found):
+            size = len(found)
+            for stmt in phases.load:
+                self._spread(stmt, found, False)
+        return found
+
+    def _spread(self, stmt: ir.Stmt, found: set[int], under: bool) -> None:
+        match stmt:
+            case ir.Block(body=body):
+                for s in body:
+                    self._spread(s, found, under)
+            case ir.If(condition=c, then=a, otherwise=b):
+                inner = under or bool(names([c]) & found)
+                self._spread(ir.Do(c.span, c), found, under)
+                for branch in (a, b):
+                    if branch is not None:
+                        self._spread(branch, found, inner)
+            case ir.For(init=i, condition=c, update=u, body=b):
+                parts = [x for x in (i, c, u) if x is not None]
+                inner = under or bool(names(parts) & found)
+                for part in parts:
+                    self._spread(part if isinstance(part, ir.Stmt) else ir.Do(part.span, part), found, inner)
+                self._spread(b, found, inner)
+            case ir.Declare(symbols=symbols):
+                found |= {s.id for s in symbols if s.init is not None and (under or names([s.init]) & found)}
+                found |= self._collector.collect([stmt]).writes if under or names([stmt]) & found else set()
+            case _:
+                effects = self._collector.collect([stmt])
+                if under or names([stmt]) & found:
+                    found |= effects.writes
+
+    def _set_first(self, body: tuple[ir.Stmt, ...]) -> set[int]:
+        """Names that the load phase sets anew in every iteration, before anything in it looks at them."""
+        seen: set[int] = set()
+        fresh: set[int] = set()
+        for stmt in body:
+            match stmt:
+                case ir.Do(expr=ir.Assign(op="=", left=ir.Name(symbol=int(s)), right=value)) if (
+                    s not in seen and s not in names([value]) and not self._symbols[s].dims
+                ):
+                    fresh.add(s)
+            seen |= names([stmt])
+        return fresh
+
+    def _same_places(self, phases: Phases, moving: set[int]) -> Refusal | None:
+        """Every tile must fill the same places: what an earlier tile left behind would be in another stage."""
+        for stmt, assign, _, _ in self._stores:
+            found = sorted(names([assign.left]) & moving)
+            if found:
+                what = f"where a tile is stored depends on `{self._name(found[0])}`, which changes from tile to tile"
+                inits = [self._symbols[s].init for s in found]
+                nodes = [assign.left, *(i for i in inits if i is not None)]
+                ring = any(isinstance(n, ir.Binary) and n.op in _TOGGLES for e in nodes for n in ir.walk(e))
+                ring |= any(
+                    isinstance(n, ir.Assign) and n.op == "^=" and names([n.left]) & set(found)
+                    for s in (*phases.load, *phases.compute)
+                    for n in ir.walk(s)
+                )
+                if ring:
+                    hint = "`tilewright prove` says whether its copies overlap"
+                    return Refusal("already_pipelined", f"{what}: a ring by hand", self._line(stmt), hint)
+                return Refusal("loop_carried_shared", f"{what}: earlier tiles stay in use", self._line(stmt))
+        return None
+
+    # -- stores and loops ---------------------------------------------------------------------------------
+    def _normal(self, expr: ir.Expr) -> bytes:
+        return b"".join(self._kernel.source.text[expr.span.start : expr.span.end].split())
+
+    def _judged(self, phases: Phases) -> tuple[tuple[StreamStore, ...] | Refusal, LoadedValues]:
+        here = phases.load[0].span.start, phases.load[-1].span.end
+        outside = {
+            n.symbol
+            for n in ir.walk(self._kernel.body)
+            if isinstance(n, ir.Name) and n.symbol is not None and not here[0] <= n.span.start < here[1]
+        }
+        values = LoadedValues(
+            phases.load,
+            [(s, a) for s, a, _, _ in self._stores],
+            self._symbols,
+            self._types,
+            self._values,
+            self._constants.evaluate,
+            outside,
+            self._kernel.source.line,
+        )
+        out: list[StreamStore] = []
+        for stmt, assign, array, loops in self._stores:
+            kind, width = self._types.of(assign.left), self._types.bytes_of(assign.left)
+            if kind is None or width is None or kind.pointers:
+                return self._no(f"the type stored to `{self._name(array)}` is not known", stmt, _BUILT_IN), values
+            source = values.source(assign)
+            out.append(
+                StreamStore(
+                    stmt,
+                    assign,
+                    array,
+                    tuple(f.span.start for f in loops),
+                    width,
+                    kind.base,
+                    self._normal(assign.left),
+                    source,
+                )
+            )
+        return tuple(out), values
+
+    def _rehearse(self, body: tuple[ir.Stmt, ...], loop: KLoop) -> Rehearsed:
+        uniformity = self._finder.uniformity
+        rehearsal = Rehearsal(
+            self._constants,
+            self._symbols,
+            self._types,
+            self._collector,
+            self._shared,
+            lambda name: uniformity.fixed(name, loop.var.id),
+            self._block,
+            {id(a): n for n, (_, a, _, _) in enumerate(self._stores)},
+        )
+        return rehearsal.run(body)
+
+    def _loops(self, rehearsed: Rehearsed) -> dict[int, PassLoop]:
+        out: dict[int, PassLoop] = {}
+        for _, _, _, loops in self._stores:
+            for loop in loops:
+                out[loop.span.start] = self._pass_loop(loop, rehearsed)
+        return out
+
+    def _pass_loop(self, loop: ir.For, rehearsed: Rehearsed) -> PassLoop:
+        """How a loop counts its passes, and how many it makes at most."""
+        counted, unknown = counter(loop), PassLoop(loop, None, None, None, None, True)
+        if counted is None or loop.header.within:
+            return unknown
+        var, first, step = counted
+        written = self._collector.collect([loop.body]).writes
+        hidden = first.span.within or (step.span.within and not isinstance(step, ir.Number))
+        by = self._constants.evaluate(step)
+        if hidden or written & ({var.id} | names([first, step])) or (by is not None and by <= 0):
+            return unknown
+        trips = rehearsed.trips.get(loop.span.start)
+        alike = trips is not None and trips.most is not None and not trips.differ
+        if trips is not None and alike and self._constants.evaluate(first) is not None and by is not None:
+            return PassLoop(loop, var, first, step, trips.most, False)
+        # Every thread tests its own index in every pass, so a test that has failed must go on failing.
+        match loop.condition:
+            case ir.Binary(op="<" | "<=", left=ir.Name(symbol=s), right=bound) if s == var.id:
+                steady = not names([bound]) & (written | {var.id})
+            case _:
+                steady = False
+        most = trips.most if trips is not None else None
+        if most is None:
+            most = self._passes(loop)
+        return PassLoop(loop, var, first, step, most, True) if steady else unknown
+
+    def _unordered(self, rehearsed: Rehearsed) -> Refusal | None:
+        """Two stores of one thread that may touch the same bytes must keep their order."""
+        widths = {n: self._types.bytes_of(a.left) or 1 << 30 for n, (_, a, _, _) in enumerate(self._stores)}
+        for array in {a for _, _, a, _ in self._stores}:
+            own = [x for x in rehearsed.landings if self._stores[x.store][2] == array]
+            bad = overlap(own, widths)
+            if bad is not None:
+                what = "two copies of a tile may touch the same bytes, and asynchronous copies land in any order"
+                line = self._line(self._stores[bad][0])
+                return Refusal("not_understood", what, line, "the ldg variants keep the order")
+        return None
+
+
+def _subscripts(expr: ir.Expr) -> list[ir.Expr]:
+    """The index expressions on the way to the object that an address names."""
+    match expr:
+        case ir.Index(base=b, index=i):
+            return [i, *_subscripts(b)]
+        case ir.Member(base=b) | ir.Cast(operand=b):
+            return _subscripts(b)
+        case ir.Unary(op="*", operand=x):
+            return [x]
+    return []
