@@ -54,6 +54,7 @@ class Legality:
         return (
             self._harmless(load, "load", phases)
             or self._harmless(compute, "compute", phases)
+            or self._rewritten_table(load, compute, phases)
             or self._carried(load, compute, phases, loop)
             or self._escapes(phases)
         )
@@ -64,6 +65,7 @@ class Legality:
         return (
             self._harmless(load, "load", phases)
             or self._harmless(compute, "compute", phases)
+            or self._rewritten_table(load, compute, phases)
             or self._escapes(phases)
         )
 
@@ -87,6 +89,14 @@ class Legality:
             if refused is not None:
                 return refused
         return None
+
+    def _rewritten_table(self, load: Effects, compute: Effects, phases: Phases) -> Refusal | None:
+        """What the loads look up in shared memory must not be written anew for every tile."""
+        read = load.reads & compute.stores_to_shared() - load.stores_to_shared()
+        if not read:
+            return None
+        what = f"the load phase reads `{self._name(min(read))}`, which the compute phase of every tile writes"
+        return Refusal("loop_carried_shared", what, self._line(self._first_use(phases.load, min(read))))
 
     def _stays(self, kind: str, span: ir.Span, k_loop: ir.For) -> bool:
         """``break`` and ``continue`` of a loop inside the phase stay inside it."""
@@ -184,11 +194,6 @@ class Legality:
         roots = {_root_name(i.target) for i in flat(loads) if isinstance(i, Copy | LaneStore)}
         roots |= {_root_name(n.left) for s in phases.load for n in ir.walk(s) if isinstance(n, ir.Assign)}
         own = self._finder.effects(phases.load).stores_to_shared() | staged
-        late = self._finder.effects(phases.compute).stores_to_shared()
-        read = self._finder.effects(phases.load).reads & late - own
-        if read:
-            what = f"the load phase reads `{self._name(min(read))}`, which the compute phase of every tile writes"
-            return Refusal("loop_carried_shared", what, self._line(phases.load[0].span))
         for stmt in phases.load:
             for node in ir.walk(stmt):
                 if isinstance(node, ir.Name) and node.symbol in own and id(node) not in roots:
