@@ -6,12 +6,15 @@ original copies it: the question has one answer for the whole block, tile by til
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.rewrite.context import Context
 from tilewright.rewrite.mbarrier import RESERVED_BYTES, WARP
 from tilewright.rewrite.mbarrier_ring import RingWriter, refusal
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.source.edits import Edit, finish, unified_diff
 from tilewright.source.kernel import Refusal, TiledKernel
+from tilewright.source.line_map import original_line
 from tilewright.source.row_map import RowMap
 from tilewright.source.row_text import ROW
 
@@ -50,11 +53,16 @@ def rows_of(kernel: TiledKernel) -> tuple[RowMap, ...] | Refusal:
             what = f"the rows of `{array.name}` are not understood"
             return Refusal("not_contiguous", what, array.line, "the cp_async variant copies elements")
         if isinstance(found, Refusal):
-            return found
+            return led_back(kernel, found)
         out += found
     if sum(m.total_bytes for m in out) > MAX_EXPECTED_BYTES:
         return Refusal("budget_exceeded", "a tile has more bytes than an mbarrier counts", kernel.line)
     return tuple(out)
+
+
+def led_back(kernel: TiledKernel, refusal: Refusal) -> Refusal:
+    """A refusal of the analysis, with its line in the file as it was handed in."""
+    return refusal if refusal.line is None else replace(refusal, line=original_line(kernel.maps, refusal.line))
 
 
 class _Writer:

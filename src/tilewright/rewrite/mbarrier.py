@@ -21,7 +21,8 @@ _BARRIER = _ADDRESS.format("barrier")
 _COMMON = [
     "// mbarriers in shared memory: one arrival a tile, and as many bytes as its copies move.",
     "{inline} void {init}(unsigned long long *barrier) {{",
-    '    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(' + _BARRIER + ') : "memory");',
+    '    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;"',
+    '                 ::"r"(' + _BARRIER + ') : "memory");',
     "}}",
     "// To the asynchronous proxy, new barriers must be shown.",
     "{inline} void {init_fence}() {{",
@@ -42,11 +43,13 @@ _COMMON = [
     '        asm volatile("{{\\n\\t.reg .pred p;\\n\\t"',
     '                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\\n\\t"',
     '                     "selp.u32 %0, 1, 0, p;\\n\\t}}"',
-    '                     : "=r"(done) : "r"(' + _BARRIER + '), "r"(parity) : "memory");',
+    '                     : "=r"(done)',
+    '                     : "r"(' + _BARRIER + '), "r"(parity) : "memory");',
     "    }} while (!done);",
     "}}",
     "{inline} void {inval}(unsigned long long *barrier) {{",
-    '    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(' + _BARRIER + ') : "memory");',
+    '    asm volatile("mbarrier.inval.shared::cta.b64 [%0];"',
+    '                 ::"r"(' + _BARRIER + ') : "memory");',
     "}}",
     "// What threads read and wrote in shared memory before, in front of what asynchronous copies write from here on.",
     "{inline} void {fence}() {{",
@@ -55,10 +58,11 @@ _COMMON = [
 ]
 _BULK = [
     "// Both addresses and the size: multiples of 16 bytes.",
-    "{inline} void {copy}(void *target, const void *source, unsigned bytes, unsigned long long *barrier) {{",
+    "{inline} void {copy}(void *target, const void *source, unsigned bytes,",
+    "                     unsigned long long *barrier) {{",
     '    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"',
-    '                 ::"r"(' + _ADDRESS.format("target") + '), "l"(__cvta_generic_to_global(source)), "r"(bytes),',
-    '                 "r"(' + _BARRIER + ') : "memory");',
+    '                 ::"r"(' + _ADDRESS.format("target") + '), "l"(__cvta_generic_to_global(source)),',
+    '                 "r"(bytes), "r"(' + _BARRIER + ') : "memory");',
     "}}",
 ]
 _TENSOR = [

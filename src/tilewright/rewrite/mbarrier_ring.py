@@ -107,6 +107,8 @@ class RingWriter:
 
     def _barriers(self) -> list[str]:
         c = self.c
+        # Copies read global memory through another proxy than stores in front of the loop wrote it.
+        stored = ['asm volatile("fence.proxy.async;" ::: "memory");  // what was stored before, in front of the copies']
         linear = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)"
         return [
             f"__shared__ __align__(8) unsigned long long {self.full}[{c.stages_name}];",
@@ -116,6 +118,7 @@ class RingWriter:
             f"{self.f['init']}(&{self.full}[{self.stage}]);",
             f"{c.unit}{self.f['init_fence']}();",
             "}",
+            *(stored if c.kernel.stores_before else []),
             "__syncthreads();  // the barriers are there, and what was written before, for every thread",
         ]
 

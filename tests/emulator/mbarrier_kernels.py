@@ -1,0 +1,136 @@
+"""Small tiled kernels whose rows bulk copies can move, and siblings of theirs whose rows they cannot.
+
+``KERNELS``: by name, source and sidecar. Sizes are given by the tests.
+"""
+
+from __future__ import annotations
+
+_SIDECAR = """
+kernel = "{name}"
+[launch]
+grid  = ["ceil_div(N, {bn})", "ceil_div(M, {bm})", 1]
+block = [{block}]
+[sizes]
+default = {{ M = 64, N = 64, K = 64 }}
+[[args]]
+name  = "a"
+dtype = "{dtype}"
+shape = ["M", "K"]
+fill  = "randint(-4, 5)"
+[[args]]
+name  = "b"
+dtype = "{dtype}"
+shape = ["K", "N"]
+fill  = "randint(-4, 5)"
+[[args]]
+name  = "c"
+dtype = "{out}"
+shape = ["M", "N"]
+role  = "out"
+[[args]]
+name  = "M"
+dtype = "int32"
+value = "M"
+[[args]]
+name  = "N"
+dtype = "int32"
+value = "N"
+[[args]]
+name  = "K"
+dtype = "int32"
+value = "K"
+"""
+
+
+def sidecar(name: str, bm: int, bn: int, block: str = "64, 1, 1", dtype: str = "float32", out: str = "float32") -> str:
+    return _SIDECAR.format(name=name, bm=bm, bn=bn, block=block, dtype=dtype, out=out)
+
+
+# A thread for every element of a 16 x 16 tile; rows of the tiles are 64 bytes.
+SQUARE = """
+#define TILE 16
+extern "C" __global__ void square(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ c,
+                                  int M, int N, int K) {
+    __shared__ float As[TILE][TILE];
+    __shared__ float Bs[TILE][TILE];
+    int ty = threadIdx.y, tx = threadIdx.x;
+    int row = blockIdx.y * TILE + ty;
+    int col = blockIdx.x * TILE + tx;
+    float sum = 0.0f;
+    for (int t = 0; t < (K + TILE - 1) / TILE; ++t) {
+        As[ty][tx] = (row < M && t * TILE + tx < K) ? a[row * K + t * TILE + tx] : 0.0f;
+        Bs[ty][tx] = (t * TILE + ty < K && col < N) ? b[(t * TILE + ty) * N + col] : 0.0f;
+        __syncthreads();
+        for (int i = 0; i < TILE; ++i) sum += As[ty][i] * Bs[i][tx];
+        __syncthreads();
+    }
+    if (row < M && col < N) c[row * N + col] = sum;
+}
+"""
+
+# Copy loops over elements, half, padded rows; the guard the other way round.
+HALVES = """
+#include <cuda_fp16.h>
+const int BM = 32, BN = 32, BK = 16, PAD = 8, THREADS = 64;
+extern "C" __global__ void __launch_bounds__(THREADS)
+halves(const half *__restrict__ a, const half *__restrict__ b, float *__restrict__ c, int M, int N, int K) {
+    __shared__ __align__(16) half As[BM][BK + PAD];
+    __shared__ __align__(16) half Bs[BK][BN + PAD];
+    const int tid = threadIdx.x;
+    const int row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
+    float sum[16] = {};
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        for (int i = tid; i < BM * BK; i += THREADS) {
+            int r = i / BK, k = i % BK;
+            As[r][k] = (row0 + r >= M || k0 + k >= K) ? __float2half(0.0f) : a[(row0 + r) * K + k0 + k];
+        }
+        for (int i = tid; i < BK * BN; i += THREADS) {
+            int k = i / BN, n = i % BN;
+            Bs[k][n] = (k0 + k >= K || col0 + n >= N) ? __float2half(0.0f) : b[(k0 + k) * N + col0 + n];
+        }
+        __syncthreads();
+        for (int e = 0; e < 16; ++e) {
+            int r = (tid + e * THREADS) / BN, n = (tid + e * THREADS) % BN;
+            for (int k = 0; k < BK; ++k) sum[e] += __half2float(As[r][k]) * __half2float(Bs[k][n]);
+        }
+        __syncthreads();
+    }
+    for (int e = 0; e < 16; ++e) {
+        int r = row0 + (tid + e * THREADS) / BN, n = col0 + (tid + e * THREADS) % BN;
+        if (r < M && n < N) c[r * N + n] = sum[e];
+    }
+}
+"""
+
+# int8, 16 bytes a thread, pointers that move along with the tiles, no guard: whole tiles only.
+MOVING = """
+constexpr int BM = 64, BN = 64, BK = 16;
+extern "C" __global__ void __launch_bounds__(64)
+moving(const signed char *a, const signed char *b, int *__restrict__ c, int M, int N, int K) {
+    __shared__ __align__(16) signed char As[BM * BK];
+    __shared__ __align__(16) signed char Bs[BK * BN];
+    const int tid = threadIdx.x;
+    const int b_row = tid / (BN / 16), b_col = tid % (BN / 16) * 16;
+    a += blockIdx.y * BM * K;
+    b += blockIdx.x * BN;
+    int sum[BN] = {};
+    for (int k = 0; k < K; k += BK) {
+        *reinterpret_cast<int4 *>(&As[tid * BK]) = *reinterpret_cast<const int4 *>(&a[tid * K]);
+        int4 part = *reinterpret_cast<const int4 *>(&b[b_row * N + b_col]);
+        *reinterpret_cast<int4 *>(&Bs[b_row * BN + b_col]) = part;
+        a += BK;
+        b += BK * N;
+        __syncthreads();
+        for (int n = 0; n < BN; ++n)
+            for (int i = 0; i < BK; ++i) sum[n] += As[tid * BK + i] * Bs[i * BN + n];
+        __syncthreads();
+    }
+    for (int n = 0; n < BN; ++n) c[(blockIdx.y * BM + tid) * N + blockIdx.x * BN + n] = sum[n];
+}
+"""
+
+KERNELS: dict[str, tuple[str, str]] = {
+    "square": (SQUARE, sidecar("square", 16, 16, "16, 16, 1")),
+    "halves": (HALVES, sidecar("halves", 32, 32, "64, 1, 1", "float16")),
+    "moving": (MOVING, sidecar("moving", 64, 64, "64, 1, 1", "int8", "int32")),
+}
