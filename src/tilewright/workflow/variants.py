@@ -9,7 +9,7 @@ from tilewright.arch.arch import Arch
 from tilewright.build.artifact import Artifact, CompileFailure
 from tilewright.launch.bind import LaunchChange
 from tilewright.receipt import record
-from tilewright.rewrite import controls, cp_async, ldg
+from tilewright.rewrite import bulk, controls, cp_async, ldg, tma
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.sass.listing import disassemble
 from tilewright.sass.proof import OverlapProof, prove
@@ -29,7 +29,7 @@ REMEDIES = (
     Remedy(restore_unroll=True, unroll_one=True, early_loads=True, fence=True),
 )
 # Variants of the contract that this version does not write yet, and the architecture that each needs.
-LATER = (("bulk", 2, (9, 0)), ("tma", 2, (9, 0)), ("widen", 1, None), ("retile", 1, None), ("cap_registers", 1, None))
+LATER = (("widen", 1, None), ("retile", 1, None), ("cap_registers", 1, None))
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,11 @@ def rewriters(kernel: TiledKernel, arch: Arch, stages: tuple[int, ...]) -> list[
     ]
     for s in stages:
         out.append(("cp_async", s, lambda r, s=s: cp_async.rewrite(kernel, s, limit, r)))  # type: ignore[misc]
+    # Where the architecture has no bulk copies, one line each says so.
+    for s in stages if arch.has_bulk else stages[:1]:
+        out.append(("bulk", s, lambda r, s=s: bulk.rewrite(kernel, s, limit, r)))  # type: ignore[misc]
+    for s in stages if arch.has_bulk else stages[:1]:
+        out.append(("tma", s, lambda r, s=s: tma.rewrite(kernel, s, limit, r)))  # type: ignore[misc]
     return out
 
 
@@ -72,6 +77,9 @@ def make(
                 hint="the ldg variant runs on every architecture",
             ),
         )
+    if name in ("bulk", "tma") and not arch.has_bulk:
+        why = record.Refusal("needs_arch", f"{name} copies need sm_90 or later, this is {arch.name}")
+        return refused(name, stages, why)
     attempts: list[Attempt] = []
     tried: list[str] = []
     for remedy in REMEDIES:
