@@ -33,6 +33,8 @@ def run(
     json: Annotated[bool, Parameter(show_default=False)] = False,
     no_cache: Annotated[bool, Parameter(show_default=False)] = False,
     no_run: Annotated[bool, Parameter(show_default=False)] = False,
+    save: Annotated[bool, Parameter(show_default=False)] = False,
+    jobs: int = 1,
     verbose: Annotated[bool, Parameter(show_default=False)] = False,
 ) -> int:
     """Decide, rewrite, verify, time and prove: the whole job, one receipt.
@@ -59,6 +61,10 @@ def run(
         Neither read nor write the cache of compiled kernels.
     no_run
         Run nothing: neither a GPU nor the emulator. Sources are then unverified.
+    save
+        Keep a drafted sidecar beside the kernel. One that is there stays.
+    jobs
+        For a folder: how many kernels are worked on at once.
     verbose
         Also every SASS excerpt, every precondition, and the reason of each item of the checklist.
     """
@@ -80,6 +86,7 @@ def run(
             use_cache=not no_cache,
             run=not no_run,
             progress=progress,
+            save_draft=save,
         )
     try:
         if json:

@@ -44,12 +44,14 @@ class Kernel:
 
     Attributes:
         source_sha256: of the file as it was read, without a byte order mark; "" in receipts of earlier versions.
+        template: the template arguments that it was instantiated with, in order.
     """
 
     file: str
     name: str
     line: int | None = None
     source_sha256: str = ""
+    template: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -204,6 +206,7 @@ class Launch:
         extra_args: arguments to add at the end, as C declarations.
         changed_bytes: dynamic shared bytes that the launch has to ask for instead of its own; None leaves its own.
         changed_constants: constants of the file that have other values in the variant, and that the host may use.
+        changes_grid: grid or block differ from the baseline's at some size set.
     """
 
     grid: tuple[int | str, ...] = ()
@@ -212,6 +215,7 @@ class Launch:
     extra_args: tuple[str, ...] = ()
     changed_bytes: int | None = None
     changed_constants: dict[str, int | float] = field(default_factory=dict)
+    changes_grid: bool = False
 
 
 @dataclass(frozen=True)

@@ -79,9 +79,26 @@ def _launches(studied: Study, spec: LaunchSpec | None) -> dict[str, record.Launc
             maps = [f"const CUtensorMap {one.name}" for one in v.change.tensor_maps]
             extra = (*maps, *(f"int {one.name}" for one in v.change.flags))
             out[record.variant_label(v.name, v.stages)] = record.Launch(
-                grid, block, shared, extra, v.change.shared_bytes, dict(v.change.constants)
+                grid,
+                block,
+                shared,
+                extra,
+                v.change.shared_bytes,
+                dict(v.change.constants),
+                _changes_grid(studied, spec, v.change),
             )
     return out
+
+
+def _changes_grid(studied: Study, spec: LaunchSpec | None, change: LaunchChange) -> bool:
+    """Whether the caller has to launch other blocks; without a sidecar, whether it might."""
+    if spec is None or not change.constants:
+        return bool(change.constants)
+    for name in spec.sizes:
+        own, new = (bind(spec, name, studied.constants, LaunchChange(constants=c)) for c in ({}, change.constants))
+        if (own.grid, own.block) != (new.grid, new.block):
+            return True
+    return False
 
 
 def _verify_baseline(studied: Study, spec: LaunchSpec, executor: Executor, say: Progress) -> BaselineRecord:

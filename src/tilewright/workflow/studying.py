@@ -17,6 +17,8 @@ from tilewright.sass.nvdisasm import find_nvdisasm
 from tilewright.sass.proof import OverlapProof
 from tilewright.source.kernel import Refusal, TiledKernel
 from tilewright.source.trips import trip_count
+from tilewright.workflow.bench import Bench
+from tilewright.workflow.moves import capped, widened
 from tilewright.workflow.opening import Opened
 from tilewright.workflow.planning import math_name, plan_facts, preconditions_of
 from tilewright.workflow.probing import confirm
@@ -29,11 +31,12 @@ from tilewright.workflow.records import (
     resources_record,
     tile_record,
 )
+from tilewright.workflow.retiling import retiled
 from tilewright.workflow.study import StudiedVariant, Study
 from tilewright.workflow.threads import with_threads
 from tilewright.workflow.trip_sets import trip_sets
 from tilewright.workflow.understanding import understand
-from tilewright.workflow.variants import later_variants, make, proof_of, rewriters, widened_control
+from tilewright.workflow.variants import make, proof_of, rewriters, widened_control
 
 NO_SIDECAR = (
     "No sidecar: nothing can be launched, so nothing is verified or timed, and the trip count is not known. "
@@ -58,7 +61,9 @@ def study(
     base = Study(
         toolchain=opened.baseline.toolchain or toolchain() or "",
         disassembler="nvdisasm" if find_nvdisasm(opened.compiler.settings) else "",
-        kernel=record.Kernel(opened.source.file, opened.function.name, opened.function.line),
+        kernel=record.Kernel(
+            opened.source.file, opened.function.name, opened.function.line, template=opened.template
+        ),
         constants=opened.kernel.constants.names(),
         baseline=opened.baseline,
         baseline_proof=proof_record(baseline_proof, None),
@@ -94,7 +99,8 @@ def _full(
         smem_single_bytes=base.baseline_resources.smem_bytes or 0,
         staged_bytes=sum(a.total_bytes for a in kernel.staged),
     )
-    variants = _variants(opened, kernel, arch, plan, proof, stages, wanted, progress)
+    bench = Bench(opened, arch, proof, kernel.tile.threads, base.constants)
+    variants = _variants(bench, kernel, plan, stages, wanted, progress)
     made = {record.variant_label(v.name, v.stages) for v in variants if v.refusal is None}
     num_tiles, blocks = _launch_facts(kernel, spec, base)
     facts = plan_facts(kernel, opened, proof, num_tiles, blocks, variants)
@@ -115,7 +121,7 @@ def _full(
         proposals=proposals,
         decision=decision,
         variants=tuple(variants),
-        widened=widened_control(kernel, opened.compiler),
+        widened=widened_control(kernel, opened.compiler, variants),
         assumptions=tuple(assumptions),
         notes=(*base.notes, *kernel.steps, *((plan.cliff_text,) if rows else ())),
         extra_sets=extra,
@@ -124,29 +130,37 @@ def _full(
 
 
 def _variants(
-    opened: Opened,
+    bench: Bench,
     kernel: TiledKernel,
-    arch: Arch,
     plan: Budget,
-    proof: OverlapProof,
     stages: tuple[int, ...],
     wanted: tuple[str, ...] | None,
     progress: Callable[[str], None],
 ) -> list[StudiedVariant]:
     """All that the idiom and the architecture allow; compiled side by side, listed in a fixed order."""
-    jobs = [j for j in rewriters(kernel, arch, stages) if wanted is None or j[0] in wanted]
-
-    def one(job: tuple[str, int, object]) -> StudiedVariant:
-        name, count, rewriter = job
+    jobs: list[tuple[str, Callable[[], list[StudiedVariant]]]] = []
+    for name, count, rewriter in rewriters(kernel, bench.arch, stages):
         row = plan.row(count)
-        result = make(name, count, rewriter, opened.compiler, arch, row is None or row.fits, proof)  # type: ignore[arg-type]
-        progress(f"built {record.variant_label(name, count)}")
+        fits = row is None or row.fits
+        jobs.append((name, lambda n=name, c=count, r=rewriter, f=fits: [make(n, c, r, bench, f)]))  # type: ignore[misc]
+    jobs += [
+        ("widen", lambda: [widened(bench, kernel)]),
+        ("retile", lambda: retiled(bench, kernel, stages, plan)),
+        ("cap_registers", lambda: [capped(bench)]),
+    ]
+
+    def one(job: tuple[str, Callable[[], list[StudiedVariant]]]) -> list[StudiedVariant]:
+        result = job[1]()
+        for each in result:
+            progress(f"built {record.variant_label(each.name, each.stages)}")
         return result
 
     # Two at a time: compiling and disassembling leave Python, and more would need more memory than they save time.
     with ThreadPoolExecutor(2) as pool:
-        variants = list(pool.map(one, jobs))
-    return variants + [v for v in later_variants(arch) if wanted is None or v.name in wanted]
+        made = [v for some in pool.map(one, [j for j in jobs if wanted is None or j[0] in wanted]) for v in some]
+    made += [v for v in later_variants(bench.arch) if wanted is None or v.name in wanted]
+    order = list(record.VARIANT_NAMES)
+    return sorted(made, key=lambda v: order.index(v.name))
 
 
 def _launch_facts(kernel: TiledKernel, spec: LaunchSpec | None, base: Study) -> tuple[int | None, int | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.errors import TilewrightError
@@ -11,7 +12,7 @@ from tilewright.launch.host_code import LaunchSite, bare, closing, definitions, 
 from tilewright.launch.host_expressions import read_host_expression
 from tilewright.launch.spec import LaunchSpec
 from tilewright.source.lexical import Macro
-from tilewright.source.reader import KernelFunction, KernelSource
+from tilewright.source.reader import KernelFunction, KernelSource, open_kernel
 
 _NAME = re.compile(r"\b[A-Za-z_]\w*\b")
 _MAX_ROUNDS = 8
@@ -63,6 +64,26 @@ def template_arguments(source: KernelSource, function: KernelFunction, spec: Lau
             raise _missing(source, function, i, unknown)
         out[parameter.name] = text_
     return TemplateArguments(out, note)
+
+
+def instantiations(source: KernelSource, function: KernelFunction) -> list[tuple[int, tuple[str | None, ...]]]:
+    """(line, arguments) of every launch in the file: constants evaluated, defaults filled in, None where not known."""
+    text = source.text.decode()
+    names = open_kernel(source, function, {}).constants.names()
+    out: list[tuple[int, tuple[str | None, ...]]] = []
+    for site in launch_sites(text, function.name):
+        given = _resolved(text, site, source, function)
+        defaults = [p.default or None for p in function.template[len(given) :]]
+        out.append((site.line, tuple(evaluated(a, names) for a in (*given, *defaults))))
+    return out
+
+
+def evaluated(argument: str | None, names: Mapping[str, int]) -> str | None:
+    """A template argument as a number, where the file's constants make it one; types stay as they are."""
+    if argument is None or argument in ("true", "false"):
+        return {"true": "1", "false": "0"}.get(argument or "")
+    tree = read_host_expression(argument, lambda name: Number(names[name]) if name in names else None)
+    return str(tree.value) if isinstance(tree, Number) else " ".join(argument.split())
 
 
 def _missing(source: KernelSource, function: KernelFunction, index: int, unknown: str) -> TilewrightError:
