@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.rewrite.context import Context
 from tilewright.rewrite.stream_text import StreamText
 from tilewright.source import ir
-from tilewright.source.c_types import LANES
+from tilewright.source.c_types import LANES, vector_lanes
 from tilewright.source.edits import Edit, indent_at, indented
 from tilewright.source.kernel import LoadStream, Refusal, Register, Source, StreamStore
 
@@ -82,13 +82,21 @@ class StreamCopies:
         test = self.c.operand(guard)
         return f"{test} ? nullptr : {at}" if inverted else f"{test} ? {at} : nullptr"
 
+    def _lane(self, name: str, store: StreamStore, lane: int, register: Register) -> str:
+        """The address of one element of what a pointer points to."""
+        if (vector_lanes(register.type_text) or 0) == register.lanes:
+            return f"&{name}->{LANES[lane]}"
+        if register.lanes == 1:
+            return name
+        return f"&reinterpret_cast<const {store.type_text} *>({name})[{lane}]"
+
     # -- stores -------------------------------------------------------------------------------------------
     def _store(self, store: StreamStore, source: object) -> list[str]:
         assert isinstance(source, Source)
         to, width = self.c.address(store.assign.left), store.width_bytes
         if source.register is not None:
             name = self._pointers[source.register]
-            at = name if source.lane is None else f"&{name}->{LANES[source.lane]}"
+            at = name if source.lane is None else self._lane(name, store, source.lane, self._used[source.register])
             if not source.fills_zero:
                 return [f"__pipeline_memcpy_async({to}, {at}, {width});"]
             if source.lane is not None:  # no lane of nothing

@@ -37,6 +37,8 @@ class SharedArray:
         dims: elements per dimension, outermost first, padding included.
         alignment: the text of its ``__align__``, or "".
         declaration: span of the whole declaration statement; ``alone`` when it declares nothing else.
+        pool: symbol of the dynamic buffer that it is a view of, ``offset_bytes`` behind its start; None where it is
+            an array of its own.
     """
 
     symbol: int
@@ -48,6 +50,8 @@ class SharedArray:
     declaration: ir.Span
     alone: bool
     line: int
+    pool: int | None = None
+    offset_bytes: int = 0
 
     @property
     def elements(self) -> int:
@@ -257,6 +261,7 @@ class Register:
     Asynchronous copies load nothing into it: a pointer to where it is loaded from takes its place.
 
     Attributes:
+        first, lanes: of an array, the first element, and how many; type_text: of what is loaded at once.
         definitions: the statements that set it, with the loaded lvalue, the guard, and whether it is read where that
             is false; lvalue None for zeros.
         may_be_zero: some definition sets zeros, so that the pointer may be null.
@@ -264,8 +269,9 @@ class Register:
     """
 
     symbol: ir.Symbol
-    lane: int | None
+    first: int | None
     type_text: str
+    lanes: int
     definitions: tuple[tuple[ir.Stmt, ir.Expr | None, ir.Expr | None, bool], ...]
     may_be_zero: bool
     outer: bool

@@ -58,7 +58,9 @@ class LoadedValues:
         constant: Callable[[ir.Expr], int | None],
         outside: Set[int],
         line: Callable[[int], int],
+        aliases: dict[str, str],
     ) -> None:
+        self._aliases = aliases
         self._body = body
         self._symbols = symbols
         self._types = types
@@ -112,7 +114,7 @@ class LoadedValues:
         register, lane = found
         if not self._types.same(self._types.of(store.left), used.kind):
             return self._converts(here, f"`{name}` is converted when it is stored")
-        return Source(register=(register.symbol.id, register.lane), lane=lane, fills_zero=register.may_be_zero)
+        return Source(register=(register.symbol.id, register.first), lane=lane, fills_zero=register.may_be_zero)
 
     def _register_of(self, used: _Use) -> tuple[Register, int | None] | None:
         if used.first is None:
@@ -121,13 +123,12 @@ class LoadedValues:
         for (symbol, first), register in self.registers.items():
             if symbol != used.symbol or first is None:
                 continue
-            count = vector_lanes(register.type_text) or 1
+            count = register.lanes
             whole = used.first == first and used.lanes == count
             if whole and used.member is None:
-                return register, None
+                return (register, None) if self._types.same(CType(register.type_text), used.kind) else None
             if used.lanes == 1 and used.member is None and first <= used.first < first + count:
-                lane_type = CType(register.type_text[:-1]) if count > 1 else CType(register.type_text)
-                return (register, used.first - first) if self._types.same(lane_type, used.kind) else None
+                return register, used.first - first
         return None
 
     # -- reading the load phase -----------------------------------------------------------------------------
@@ -233,10 +234,9 @@ class LoadedValues:
             ):
                 first, size = self._constant(i), size_of(kind.base)
                 element_size = self._types.bytes_of(element)
-                lanes = vector_lanes(kind.base)
-                if first is None or size is None or element_size is None or not lanes or size != lanes * element_size:
+                if first is None or size is None or element_size is None or size % element_size:
                     return None
-                return _Use(s, first, lanes, kind)
+                return _Use(s, first, size // element_size, kind)
         return None
 
     def _local(self, symbol: int, rank: int) -> bool:
@@ -265,7 +265,9 @@ class LoadedValues:
             assert kind is not None
             zero = any(d[1] is None or d[2] is not None for d in entry.definitions)
             outer = symbol.id not in inner or symbol.init is None
-            out[key] = Register(symbol, key[1], kind.base, tuple(d[:4] for d in entry.definitions), zero, outer)
+            lanes = self._width(key) if key[1] is not None else vector_lanes(kind.base) or 1
+            settings = tuple(d[:4] for d in entry.definitions)
+            out[key] = Register(symbol, key[1], kind.base, lanes, settings, zero, outer)
         return out
 
     def _problem(self, key: Key, entry: _Notes, inner: set[int]) -> str:
@@ -276,7 +278,7 @@ class LoadedValues:
             return "it is used for more than that"
         uses = [u for other, e in self._notes.items() if other[0] == symbol.id for u in e.uses]
         if key[1] is not None:
-            uses = [u for u in uses if u[0].first is not None and self._covers(key[1], entry, u[0])]
+            uses = [u for u in uses if u[0].first is not None and self._covers(key, u[0])]
         if any(self._meet(key, other) for other, e in self._notes.items() if e.definitions):
             return "a part of it is set by itself"
         paths = [d[4] for d in entry.definitions]
@@ -294,16 +296,15 @@ class LoadedValues:
         return second < first + self._width((key[0], first))
 
     def _width(self, key: Key) -> int:
-        widths = [self._lanes_of(d[1]) for d in self._notes[key].definitions if d[1] is not None]
-        return max(widths, default=1)
+        """Elements of the local array that a part of it holds."""
+        element = size_of(self._types.base(self._symbols[key[0]].type_text), self._aliases)
+        sizes = [self._types.bytes_of(d[1]) for d in self._notes[key].definitions if d[1] is not None]
+        return max((n // element for n in sizes if n is not None and element), default=1)
 
-    def _lanes_of(self, source: ir.Expr) -> int:
-        kind = self._types.of(source)
-        return (vector_lanes(kind.base) if kind is not None else None) or 1
-
-    def _covers(self, first: int, entry: _Notes, used: _Use) -> bool:
-        count = max((self._lanes_of(d[1]) for d in entry.definitions if d[1] is not None), default=1)
-        return used.first is not None and first < used.first + used.lanes and used.first < first + count
+    def _covers(self, key: Key, used: _Use) -> bool:
+        if used.first is None or key[1] is None:
+            return False
+        return key[1] < used.first + used.lanes and used.first < key[1] + self._width(key)
 
 
 def _dominates(definition: Path, use: Path) -> bool:

@@ -397,6 +397,7 @@ class StreamReader:
             self._constants.evaluate,
             outside,
             self._kernel.source.line,
+            self._constants.aliases,
         )
         out: list[StreamStore] = []
         for stmt, assign, array, loops in self._stores:
