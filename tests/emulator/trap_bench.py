@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +24,9 @@ from tilewright.source.kernel import Refusal, TiledKernel
 from tilewright.workflow.opening import Opened, open_file
 from tilewright.workflow.understanding import understand
 
+sys.path.append(str(Path(__file__).parents[1] / "unit"))  # its small kernels
+from trap_kernels import SIDECAR
+
 ARCH = "sm_86"
 LIMIT = 48 * 1024
 Sizes = Mapping[str, int]
@@ -31,11 +35,9 @@ VARIANTS = {
     "ldg": lambda k: ldg.rewrite(k, False, LIMIT),
     "ldg_early": lambda k: ldg.rewrite(k, False, LIMIT, EARLY),
     "ldg_single": lambda k: ldg.rewrite(k, True, LIMIT),
-    "ldg_single_early": lambda k: ldg.rewrite(k, True, LIMIT, EARLY),
-    "cp_async2": lambda k: cp_async.rewrite(k, 2, LIMIT),
     "cp_async3": lambda k: cp_async.rewrite(k, 3, LIMIT),
 }
-SINGLE = ("ldg_single", "ldg_single_early")
+SINGLE = ("ldg_single",)
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Bench:
 
     opened: Opened
     found: TiledKernel | Refusal
+    schedules: tuple[Schedule, ...] = ("warp_serial",)
 
     @property
     def kernel(self) -> TiledKernel:
@@ -78,8 +81,7 @@ class Bench:
         launch = bind(spec, sizes, self.opened.kernel.constants.names(), change)
         hazards: set[str] = set()
         arrays: tuple[bytes, ...] = ()
-        schedules: tuple[Schedule, ...] = ("lockstep", "warp_serial")
-        for schedule in schedules:
+        for schedule in self.schedules:
             given = {k: np.ascontiguousarray(v).reshape(-1) for k, v in make_inputs(launch, 1).items()}
             for buffer in launch.buffers:
                 if buffer.name not in given:
@@ -110,7 +112,7 @@ class Bench:
         return self.run(None, dict(sizes))
 
 
-def bench(folder: Path, text: str, sidecar: str) -> Bench:
+def bench(folder: Path, text: str, sidecar: str = SIDECAR) -> Bench:
     path = folder / "trap.cu"
     path.write_text(text)
     (folder / "trap.toml").write_text(sidecar)

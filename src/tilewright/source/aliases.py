@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from tilewright.source import intrinsics, ir
@@ -10,6 +11,7 @@ from tilewright.source.kernel import Refusal
 from tilewright.source.places import Place, Places
 from tilewright.source.reader import OpenKernel
 
+_WORD = re.compile(rb"\w+")
 _HINT = "declare both pointers __restrict__, or say so in the sidecar: [assume] no_alias = true"
 
 
@@ -63,10 +65,10 @@ class Aliases:
 
     def _restrict(self, symbol: int) -> bool:
         """Whether a kernel's parameter is declared ``* __restrict__ name``."""
-        at, text = self._kernel.symbols[symbol].span.start, self._kernel.source.text
-        declared = text[max(text.rfind(b",", 0, at), text.rfind(b"(", 0, at)) : at]
-        last = declared.rsplit(b"*", 1)[-1].split()
-        return self._kernel.symbols[symbol].kind == "param" and bool({b"__restrict__", b"__restrict"} & set(last))
+        one = self._kernel.symbols[symbol]
+        declarator = self._kernel.source.text[one.span.start : one.span.end]
+        words = set(_WORD.findall(declarator.rsplit(b"*", 1)[-1]))
+        return one.kind == "param" and one.pointers == 1 and bool({b"__restrict__", b"__restrict"} & words)
 
     def _read(self, load: Iterable[ir.Stmt]) -> list[Place]:
         """Every place outside shared memory and registers that the loads read."""

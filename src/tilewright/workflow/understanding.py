@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilewright.normalise.loop_barriers import second_loads
 from tilewright.normalise.result import Normalised
 from tilewright.normalise.run import normalise
 from tilewright.source.analysis import analyse
@@ -26,13 +27,31 @@ def understand(
     """
     plain = analyse(kernel, block, no_alias)
     if isinstance(plain, TiledKernel):
-        return plain
+        return _with_second_loads(plain, kernel, block, shared_bytes, no_alias)
     normal = normalise(kernel, block, shared_bytes)
     if not normal.maps:
         return normal.refusal or plain
     found = analyse(normal.kernel, block, no_alias)
     if isinstance(found, Refusal):
         return normal.refusal or _led_back(found, normal)
+    return _as_handed_in(found, kernel, normal)
+
+
+def _with_second_loads(
+    plain: TiledKernel,
+    kernel: OpenKernel,
+    block: tuple[int, int, int] | None,
+    shared_bytes: int | None,
+    no_alias: bool,
+) -> TiledKernel:
+    """A second load phase is read as scratch of the compute phase; as one with the first, its loads run ahead too."""
+    normal = normalise(kernel, block, shared_bytes, (second_loads,))
+    found = analyse(normal.kernel, block, no_alias) if normal.maps else plain
+    return _as_handed_in(found, kernel, normal) if normal.maps and isinstance(found, TiledKernel) else plain
+
+
+def _as_handed_in(found: TiledKernel, kernel: OpenKernel, normal: Normalised) -> TiledKernel:
+    """A kernel that passes have brought into another form, with the lines of the file as handed in."""
     return replace(
         found,
         before=kernel.source.text,

@@ -1,0 +1,139 @@
+"""Where a K-loop may stand and what its compute phase may do: each form keeps its bits, and its sibling is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from trap_bench import SINGLE, VARIANTS, bench
+from trap_kernels import MATH, PARAMS, SIDECAR, gemm, line_of
+
+from tilewright.source.kernel import Refusal
+
+RAGGED = {"M": 19, "N": 11, "K": 37}
+RESTRICT = PARAMS.replace("*", "* __restrict__ ")
+# Rows of B come from global memory, so that threads whose row ends may leave.
+OWN_ROWS = {
+    "load": "As[ty][tx] = (k0 + tx < K) ? A[row * K + k0 + tx] : 0.0f;",
+    "compute": "for (int k = 0; k < T; ++k) if (k0 + k < K && col < N) sum += As[ty][k] * B[(k0 + k) * N + col];",
+}
+REDUCE = """\
+scratch[ty][tx] = As[ty][tx] * Bs[tx][ty];
+        __syncthreads();
+        for (int w = T / 2; w > 0; w >>= 1) {
+            if (tx < w) scratch[ty][tx] += scratch[ty][tx + w];
+            __syncthreads();
+        }
+        sum += scratch[ty][0];"""
+EPILOGUE = "As[ty][tx] = sum;\n    __syncthreads();\n    sum = As[ty][tx ^ 1];"
+TWICE = "for (int again = 0; again < 2; ++again) {\n    for (int k0 = 0; k0 < K; k0 += T)"
+
+ACCEPTED = {
+    "threads return early, in two steps": gemm(before="if (row >= M) { if (M > 0) { return; } }", **OWN_ROWS),
+    "in a branch": gemm(loop="if (K > 3 && gridDim.x > 0) {\n    for (int k0 = 0; k0 < K; k0 += T)", after="}"),
+    "in a block": gemm(loop="{\n    for (int k0 = 0; k0 < K; k0 += T)", after="}"),
+    "in a loop": gemm(loop=TWICE, after="}"),
+    "in a loop that breaks": gemm(
+        loop="for (int i = blockIdx.x;; ++i) {\n    if (i >= 3) break;\n    for (int k0 = 0; k0 < K; k0 += T)",
+        after="}",
+    ),
+    "in a loop, with a tail": gemm(loop=TWICE, after=EPILOGUE + "\n    __syncthreads();\n    }"),
+    "in a loop, begun by the barrier": gemm(
+        loop=TWICE, load="__syncthreads();\n        {0}", end="", after="__syncthreads();\n" + EPILOGUE + "\n    }"
+    ),
+    "reuses its array": gemm(after=EPILOGUE),
+    "reads its last tile": gemm(after="sum += As[tx][ty] * Bs[ty][tx];"),
+    "scratch": gemm(shared="__shared__ float scratch[T][T];", compute=REDUCE, end="{0}"),
+    "scratch that lives on": gemm(
+        shared="__shared__ float scratch[T][T];",
+        before="scratch[ty][tx] = 0.0f;",
+        compute="float* own = &scratch[ty][0];\n        for (int k = 0; k < T; ++k) own[tx] += As[ty][k] * Bs[k][tx];",
+        after="sum = scratch[ty][tx] + scratch[(ty + 1) % T][tx];",
+    ),
+    "a barrier too many": gemm(load="__syncthreads();\n        {0}"),
+    "barriers in a branch": gemm(compute="if (K > 20) { __syncthreads(); sum += 1.0f; }\n        {0}"),
+    "stores between tiles": gemm(
+        params=RESTRICT, compute="{0}\n        if (row < M && col < N) C[row * N + col] = sum;"
+    ),
+    "statements behind the barrier": gemm(
+        before="int seen = 0;", end="{0}\n        seen += k0;\n        sum += 0.5f * seen;"
+    ),
+    "statements in front of the barrier": gemm(
+        load="const int at = k0 + tx;\n        __syncthreads();\n"
+        "        As[ty][tx] = (row < M && at < K) ? A[row * K + at] : 0.0f;\n"
+        "        Bs[ty][tx] = (k0 + ty < K && col < N) ? B[(k0 + ty) * N + col] : 0.0f;",
+        end="",
+    ),
+    "two load phases": gemm(
+        shared="__shared__ float Vs[T][T];",
+        compute=MATH + "\n        __syncthreads();\n"
+        "        // the second operand\n"
+        "        Vs[ty][tx] = (k0 + ty < K && col < N) ? B[(k0 + ty) * N + col] : 0.0f;\n"
+        "        __syncthreads();\n        for (int k = 0; k < T; ++k) sum += Vs[k][tx];",
+    ),
+    "a struct": gemm(
+        file="struct Shape { int m, k; };",
+        before="Shape shape;\n    shape.m = M;\n    shape.k = K;",
+        loop="for (int k0 = 0; k0 < shape.k; k0 += T)",
+    ),
+    "a bound from a function": gemm(
+        file="#define BOTH __host__ __device__\nBOTH int upto(int k) { return k < 0 ? 0 : k; }",
+        before="const int last = upto(K);",
+        loop="for (int k0 = 0; k0 < last; k0 += T)",
+    ),
+}
+
+STAGED = {"threads return early, in two steps": 1, "two load phases": 3}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_every_variant_has_the_bits_of_its_baseline(name: str, tmp_path: Path) -> None:
+    one = bench(tmp_path, ACCEPTED[name])
+    assert len(one.kernel.staged) == STAGED.get(name, 2)
+    sizes = [RAGGED, {**RAGGED, "K": 0}] if "in a loop" in name else [RAGGED]
+    for variant in VARIANTS:
+        for size in sizes:
+            one.same(variant, size)
+
+
+ONE_BUFFER = {
+    "prepared in front": gemm(
+        before="As[ty][tx] = 1.0f;\n    __syncthreads();",
+        load="if (k0 + tx < K) As[ty][tx] = A[k0 + tx];\n        "
+        + "Bs[ty][tx] = (k0 + ty < K && col < N) ? B[(k0 + ty) * N + col] : 0.0f;",
+    ),
+    "an address from in front": gemm(
+        before="const float* mine = &As[ty][0];",
+        compute="for (int k = 0; k < T; ++k) sum += mine[k] * Bs[k][tx];",
+    ),
+    "a number from in front": gemm(
+        before="const unsigned at = (unsigned)__cvta_generic_to_shared(&As[ty][0]);",
+        compute="for (int k = 0; k < T; ++k) {\n            float x;\n"
+        '            asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at + 4 * k));\n'
+        "            sum += x * Bs[k][tx];\n        }",
+    ),
+    "used behind the outer loop": gemm(loop=TWICE, after="}\n    sum += As[tx][ty];"),
+    "named by a macro behind": gemm(file="#define A_(i, j) As[i][j]", after="sum += A_(tx, ty);"),
+}
+
+
+@pytest.mark.parametrize("name", ONE_BUFFER)
+def test_arrays_that_must_stay_in_place_do(name: str, tmp_path: Path) -> None:
+    one = bench(tmp_path, ONE_BUFFER[name])
+    for variant in VARIANTS:
+        if variant in SINGLE:
+            one.same(variant, RAGGED)
+        else:
+            assert one.refused(variant).code == "loop_carried_shared", variant
+
+
+def test_no_alias_of_the_sidecar_is_believed_and_said(tmp_path: Path) -> None:
+    text = gemm(compute="{0}\n        if (row < M && col < N) C[row * N + col] = sum;")
+    plain = bench(tmp_path, text)
+    assert isinstance(plain.found, Refusal)
+    assert (plain.found.code, plain.found.line) == ("may_alias", line_of(text, "        if (row < M && col < N)"))
+    assert "no_alias = true" in plain.found.hint
+    said = bench(tmp_path, text, SIDECAR + "[assume]\nno_alias = true\n")
+    assert any("no_alias" in a and "`C`" in a for a in said.kernel.assumptions)
+    for variant in VARIANTS:
+        said.same(variant, RAGGED)
