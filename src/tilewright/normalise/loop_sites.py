@@ -15,6 +15,7 @@ from tilewright.source.reader import OpenKernel
 
 Loop = ir.For | ir.While
 _WORD = re.compile(rb"[A-Za-z_]\w*")
+_BREAK = re.compile(rb"[;{}]")
 _PLAIN = (ir.Name, ir.Number, ir.Binary, ir.Ternary, ir.Cast, ir.SizeOf)
 
 
@@ -124,7 +125,9 @@ class Sites:
                 return False
             if isinstance(node, ir.Declare) and any(s.reference and _is(s.init, symbol) for s in node.symbols):
                 return False
-            if isinstance(node, ir.Opaque | ir.OpaqueStmt | ir.Asm) and self.says(node.span, symbol.name):
+            if isinstance(node, ir.Opaque | ir.OpaqueStmt) and self.says(node.span, symbol.name):
+                return False
+            if isinstance(node, ir.Asm) and any(_is(e, symbol) for _, e in node.outputs):
                 return False
             passed = isinstance(node, ir.Call) and any(_is(a, symbol) for a in node.args)
             if passed and symbol.id in self.collector.collect([node]).writes:
@@ -161,7 +164,7 @@ class Sites:
                 return None
             out.append(Edit(use.span.start, use.span.end, name))
         for node in ir.walk(self.kernel.body):
-            odd = isinstance(node, ir.Opaque | ir.OpaqueStmt | ir.Asm | ir.SizeOf)
+            odd = isinstance(node, ir.Opaque | ir.OpaqueStmt | ir.SizeOf)
             if odd and self.says(node.span, symbol.name):
                 return None
         return out
@@ -228,6 +231,20 @@ class Sites:
         if at == line_start(self.text, at):
             return Edit(at, at, "".join(f"{indent}{line}\n" for line in lines))
         return Edit(at, at, "".join(f"{line}\n{indent}" for line in lines))
+
+    def statement_start(self, stmt: ir.Stmt) -> int:
+        """Where a declaration begins, an alignment in front of it included."""
+        before = [m.end() for m in _BREAK.finditer(self.bare, self.kernel.function.body.start, stmt.span.start)]
+        start = before[-1] if before else stmt.span.start
+        found = [at for at, _ in self.kernel.source.alignments if start <= at < stmt.span.start]
+        return min(found) if found else stmt.span.start
+
+    def joined(self, stmt: ir.Stmt, lines: list[str]) -> str:
+        """Lines that take the place of a statement."""
+        return f"\n{indent_at(self.text, stmt.span.start)}".join(lines)
+
+    def replaced(self, stmt: ir.Stmt, lines: list[str]) -> Edit:
+        return Edit(stmt.span.start, stmt.span.end, self.joined(stmt, lines))
 
     def removed(self, stmt: ir.Stmt) -> Edit:
         """A statement taken out, with its line where nothing else stands in it."""

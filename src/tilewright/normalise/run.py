@@ -14,6 +14,7 @@ from tilewright.normalise import (
     loop_variables,
     shared_declarations,
 )
+from tilewright.normalise.dynamic import dynamic
 from tilewright.normalise.inline import inline
 from tilewright.normalise.result import Normalised, Pass, Situation
 from tilewright.source.edits import finish
@@ -25,6 +26,7 @@ PASSES: tuple[Pass, ...] = (
     inline,
     shared_declarations.split,
     shared_declarations.hoist,
+    dynamic,
     loop_forms.breaks,
     loop_forms.whiles,
     loop_variables.second_variables,

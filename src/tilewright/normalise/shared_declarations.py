@@ -10,7 +10,6 @@ from tilewright.source import ir
 from tilewright.source.edits import Edit, indent_at, line_end, line_start
 from tilewright.source.kernel import Refusal
 
-_BREAK = re.compile(rb"[;{}]")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -20,7 +19,7 @@ def split(situation: Situation) -> Change | Refusal | None:
     for stmt in _declarations(sites):
         if len(stmt.symbols) < 2:
             continue
-        start = _begin(sites, stmt)
+        start = sites.statement_start(stmt)
         head = ir.Span(start, stmt.symbols[0].span.start)
         head_text = sites.text[head.start : head.end].decode()
         if sites.has_comment(ir.Span(start, stmt.span.end)) or "{" in head_text or "\n" in head_text:
@@ -63,21 +62,12 @@ def _declarations(sites: Sites) -> list[ir.Declare]:
     ]
 
 
-def _begin(sites: Sites, stmt: ir.Stmt) -> int:
-    """Where a declaration begins, an alignment in front of it included."""
-    bare = sites.bare
-    before = [m.end() for m in _BREAK.finditer(bare, sites.kernel.function.body.start, stmt.span.start)]
-    start = before[-1] if before else stmt.span.start
-    found = [at for at, _ in sites.kernel.source.alignments if start <= at < stmt.span.start]
-    return min(found) if found else stmt.span.start
-
-
 def _visible(sites: Sites, stmt: ir.Declare, holder: ir.Stmt) -> bool:
     """Whether everything that the declaration names means the same in front of the outermost statement."""
     inner = {s.id for n in ir.walk(holder) if isinstance(n, ir.Declare) for s in n.symbols}
     if names_in([stmt]) & inner:
         return False
-    words = set(_WORD.findall(sites.text[_begin(sites, stmt) : stmt.span.end].decode()))
+    words = set(_WORD.findall(sites.text[sites.statement_start(stmt) : stmt.span.end].decode()))
     for node in ir.walk(holder):
         # A type that is named in there may be the one that is meant.
         odd = isinstance(node, ir.Alias | ir.OpaqueStmt)
@@ -91,7 +81,7 @@ _KEYWORDS = frozenset({"__shared__", "__align__", "alignas", "float", "double", 
 
 
 def _hoisted(sites: Sites, stmt: ir.Declare, symbol: ir.Symbol, holder: ir.Stmt) -> Change | None:
-    text, start = sites.text, _begin(sites, stmt)
+    text, start = sites.text, sites.statement_start(stmt)
     home = _block(sites, stmt)
     if home is None:
         return None

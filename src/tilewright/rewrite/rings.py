@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tilewright.rewrite.pools import Pool, declaration, pool_of
 from tilewright.rewrite.quoting import Quotes
 from tilewright.source import ir, lexical
 from tilewright.source.edits import Edit, indent_at, line_start
@@ -34,12 +35,15 @@ class Rings(Quotes):
         super().__init__(kernel)
         self.stages = stages
         self.names = Names(kernel.text)
-        staged = sum(a.total_bytes for a in kernel.staged)
-        total = sum(a.total_bytes for a in kernel.shared) + (stages - 1) * staged
+        self.pool = pool_of(kernel, stages)
+        staged = sum(a.total_bytes for a in kernel.staged if a.pool is None)
+        total = sum(a.total_bytes for a in kernel.shared if a.pool is None) + (stages - 1) * staged
         # Static shared memory ends at 48 KiB; a larger ring has to be dynamic.
         self.dynamic_bytes = stages * staged if total > static_limit_bytes else 0
         own = kernel.launch_shared_bytes
         self.launch_bytes = self.dynamic_bytes + (own or 0) if self.dynamic_bytes or own is not None else None
+        if self.pool is not None:
+            self.launch_bytes = self.pool.total_bytes
         self.stages_name = self.names.fresh("STAGES")
         self.buffer_name = self.names.fresh("tile_ring")
         self.ring = {a.symbol: self.names.fresh(f"{a.name}_ring") for a in kernel.staged}
@@ -67,6 +71,9 @@ class Rings(Quotes):
             what = f"`{array.name}` is aligned to {own} bytes, vector copies need {need}"
             return Refusal("misaligned", what, array.line, f"declare it __align__({need})")
         pitch = max(need, own)
+        if array.pool is not None and array.offset_bytes % need:
+            what = f"`{array.name}` begins at byte {array.offset_bytes} of the dynamic memory, no multiple of {need}"
+            return Refusal("misaligned", what, array.line, "begin every piece at a multiple of 16 bytes")
         if ring and array.total_bytes % pitch:
             what = f"a stage of `{array.name}` has {array.total_bytes} bytes, no multiple of {pitch}"
             return Refusal("misaligned", what, array.line, "pad the array")
@@ -106,7 +113,9 @@ class Rings(Quotes):
             return [*out, *self._dynamic()]
         text = self.kernel.text
         aligned: set[int] = set()
-        for array in self.kernel.staged:
+        if ring and self.pool is not None:
+            out += self._laid_out(self.pool)
+        for array in (a for a in self.kernel.staged if a.pool is None):
             if ring:
                 at = self.kernel.symbols[array.symbol].span.start
                 name = f"{self.ring[array.symbol]}[{self.stages_name}]"
@@ -119,11 +128,30 @@ class Rings(Quotes):
             out.append(self._before_declarations(self._stages_lines()))
         return out
 
+    def _laid_out(self, pool: Pool) -> list[Edit]:
+        """The arrays of the launch's own dynamic memory, the staged ones as rings."""
+        out: list[Edit] = []
+        for array in (a for a in self.kernel.shared if a.pool is not None):
+            ring = self.ring.get(array.symbol)
+            if ring is not None:
+                line = declaration(pool, array, ring, f"[{self.stages_name}]")
+            elif pool.offsets[array.symbol] != array.offset_bytes:
+                line = declaration(pool, array, array.name)
+            else:
+                continue
+            out.append(Edit(array.declaration.start, array.declaration.end, line))
+        return out
+
     def _stages_lines(self) -> list[str]:
         lines = [f"constexpr int {self.stages_name} = {self.stages};"]
         if self.kernel.made_for:
             # Another instantiation would need a proof of its own.
             lines.append(f'static_assert({" && ".join(self.kernel.made_for)}, "rewritten for these arguments only");')
+        if self.pool is not None and any(a.pool is not None for a in self.kernel.staged):
+            lines.append(
+                f"// Launch with {self.pool.total_bytes} bytes of dynamic shared memory; "
+                f"the original had {self.pool.original_bytes}."
+            )
         return lines
 
     def _before_declarations(self, lines: list[str]) -> Edit:

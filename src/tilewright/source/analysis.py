@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from tilewright.source import ir
@@ -18,6 +19,7 @@ from tilewright.source.kernel import (
     LaneStore,
     LoadItem,
     LoadStream,
+    Outside,
     Refusal,
     SharedArray,
     TiledKernel,
@@ -32,6 +34,7 @@ from tilewright.source.probes import Prober
 from tilewright.source.reader import OpenKernel
 from tilewright.source.rows import rows_of_kernel
 from tilewright.source.shared_arrays import shared_arrays
+from tilewright.source.shared_overlap import overlaps
 from tilewright.source.streams import StreamReader
 from tilewright.source.tiles import tile_of
 from tilewright.source.widen import Widener
@@ -93,6 +96,7 @@ class _Analysis:
             self.finder.collector,
             self.line,
             frozenset(self.kernel.symbols) - inside,
+            Counter(n.symbol for n in ir.walk(self.kernel.body) if isinstance(n, ir.Name)).__getitem__,
         )
         bumps = tuple(b for s in phases.compute if (b := reader.bump(s)) is not None)
         read = self._statement_by_statement(phases, loop, shared, reader, bumps)
@@ -166,8 +170,9 @@ class _Analysis:
         offsets = widener.offsets
         loads = [self._judged(item, widener) for item in loads]
         staged = tuple(a for a in shared.values() if a.symbol in ids)
-        outside = OutsideUses(kernel, self.finder.collector, self.types, loop.stmt, ids).find()
+        outside = self._outside(loop, shared, ids)
         self.assumptions += [*self.legality.aliases.assumptions, *self.finder.placement.assumptions()]
+        self.assumptions += [x for x in outside.assumptions if outside.refusal is None]
         load_span, compute_span = self._spans(loop)
         tile = tile_of(kernel, loop, loads, staged, widener, self._threads(), stream)
         return TiledKernel(
@@ -200,6 +205,14 @@ class _Analysis:
             rows=rows_of_kernel(kernel, self.types, uniformity, shared, loop, loads, self.block, tile.threads),
         )
 
+    def _outside(self, loop: KLoop, shared: dict[int, SharedArray], ids: set[int]) -> Outside:
+        """Uses of the staged arrays outside the K-loop, and of arrays that lie over them."""
+        found = OutsideUses(self.kernel, self.finder.collector, self.types, loop.stmt, ids).find()
+        over = overlaps(self.kernel, loop.stmt, shared, ids)
+        if isinstance(over, Refusal):
+            return found if found.refusal is not None else replace(found, refusal=over)
+        return replace(found, assumptions=(*found.assumptions, *over))
+
     def _widener(self, loop: KLoop, shared: dict[int, SharedArray]) -> Widener:
         uniformity, steady = self.finder.uniformity, loop.var.id
         offsets = Offsets(self.kernel.constants, self.types, shared, lambda name: uniformity.fixed(name, steady))
@@ -209,6 +222,7 @@ class _Analysis:
         """A copy loop with its trip count, and whether it can be widened."""
         if not isinstance(item, CopyLoop):
             return item
+        item = widener.evaluated(item)
         item = replace(item, trips=widener.trips(item))
         item = replace(item, widening=self._whole_block(widener.prove(item)))
         covered = widener.covers_block(item)

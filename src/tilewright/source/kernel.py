@@ -106,6 +106,7 @@ class Copy:
         target: the lvalue stored to. source: the global lvalue read.
         guard, fill: ``guard ? source : fill``; None where every element is copied.
         width_bytes: bytes of one such copy. type_text: the type that is moved.
+        stmt: the statement; of a value that goes through a local, the block of those that load and store it.
         inverted: the source is read where the guard is false.
         converts: the value is changed or computed on the way; ``source`` is then the whole value.
         fills_zero: the fill is all zero bits.
@@ -167,6 +168,7 @@ class CopyLoop:
 
     Attributes:
         first_value, bound_value, stride_value: where they are constants.
+        setup: what the block around the loop computes in front of it.
         trips: the most trips a thread makes; None where that is not a constant.
         widening: proof that 16-byte copies move the same bytes, or the refusal; None where nothing asks for it.
     """
@@ -182,6 +184,7 @@ class CopyLoop:
     body: tuple[LoadItem, ...]
     trips: int | None = None
     widening: Widening | Refusal | None = None
+    setup: tuple[Pure, ...] = ()
 
     @property
     def step_hidden(self) -> bool:

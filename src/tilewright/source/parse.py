@@ -10,6 +10,7 @@ from tilewright.source.c_types import int_kind, size_of
 from tilewright.source.definitions import function_declarator
 from tilewright.source.nodes import make_parser, number, span, text
 from tilewright.source.parse_expressions import ExpressionConverter, Scope
+from tilewright.source.shared_views import as_view
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -106,7 +107,7 @@ class KernelConverter(ExpressionConverter):
                 else next((c for c in inner.named_children if "declarator" in c.type or c.type == "identifier"), None)
             )
         name = text(inner) if inner is not None else "?"
-        if name in self._macros:
+        if name in self._macros and (inner is None or self._macros.takes(name, text(node), inner, node)):
             self._fault(node, f"`{name}`, which is both a variable and a macro")
         if kind == "param" and dims:  # an array parameter is a pointer
             pointers += not reference
@@ -140,6 +141,7 @@ class KernelConverter(ExpressionConverter):
             init,
             extern,
         )
+        symbol = as_view(symbol, self.symbols)
         self.symbols[symbol.id] = symbol
         if self._binding:
             self._scopes[-1].names[name] = symbol.id
