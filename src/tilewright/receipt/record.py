@@ -25,8 +25,11 @@ STAGED_VARIANTS = frozenset({"cp_async", "bulk", "tma"})
 
 
 def variant_label(name: str, stages: int) -> str:
-    """The short name of one build: ``ldg``, ``cp_async2``. It keys `Decision.predicted` and names files."""
-    return f"{name}{stages}" if name in STAGED_VARIANTS else name
+    """The short name of one build: ``ldg``, ``cp_async2``. It keys `Decision.predicted` and names files.
+
+    Half a tile comes with one buffer, and again with each ring that it makes room for: ``retile``, ``retile2``.
+    """
+    return f"{name}{stages}" if name in STAGED_VARIANTS or (name == "retile" and stages > 1) else name
 
 
 @dataclass(frozen=True)

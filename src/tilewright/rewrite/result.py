@@ -19,12 +19,15 @@ class Remedy:
         restore_unroll: ``#pragma unroll`` on the constant loops of the compute phase.
         early_loads: the next tile's loads in front of the barrier that the compute phase waits at (ldg, ldg_single).
         fence: a compiler fence behind the issue of the next tile's loads.
+        cap_registers: ``__launch_bounds__`` asks for so many blocks per SM at least; 0 where it asks for none. It is
+            written into the finished text, by no rewriter.
     """
 
     unroll_one: bool = False
     restore_unroll: bool = False
     early_loads: bool = False
     fence: bool = False
+    cap_registers: int = 0
 
     def text(self) -> str:
         words = [
@@ -32,6 +35,7 @@ class Remedy:
             ("#pragma unroll 1 on the K-loop", self.unroll_one),
             ("loads in front of the barrier", self.early_loads),
             ("a compiler fence", self.fence),
+            (f"__launch_bounds__ for {self.cap_registers} blocks per SM", bool(self.cap_registers)),
         ]
         return ", ".join(w for w, on in words if on)
 

@@ -19,7 +19,7 @@ from tilewright.receipt import record
 from tilewright.receipt.checklist import build_checklist
 from tilewright.receipt.write import sources_of, write_out
 from tilewright.settings import Settings
-from tilewright.workflow.attribution import attribute
+from tilewright.workflow.attribution import PIPELINED, attribute
 from tilewright.workflow.draft.result import Draft
 from tilewright.workflow.drafting import (
     draft_misfit,
@@ -39,7 +39,7 @@ from tilewright.workflow.reading import (
     sidecar_for,
     target_for,
 )
-from tilewright.workflow.running import WIDENED, Ran, is_emulated, run_all, waited_label
+from tilewright.workflow.running import Ran, is_emulated, run_all, waited_label, widened_label
 from tilewright.workflow.study import StudiedVariant, Study
 
 Progress = Callable[[str], None]
@@ -276,7 +276,8 @@ def _variant(v: StudiedVariant, studied: Study, ran: Ran) -> record.Variant:
 
 def _controls(v: StudiedVariant, label: str, studied: Study, ran: Ran) -> tuple[record.Control, ...]:
     out: list[record.Control] = []
-    for control, key in ((studied.widened, WIDENED), (v.waited, waited_label(label))):
+    widened = studied.widened if v.name in PIPELINED else None
+    for control, key in ((widened, widened_label(studied)), (v.waited, waited_label(label))):
         if control is not None:
             out.append(record.Control(control.name, control.proof, ran.verify[key], ran.measure[key]))
     return tuple(out)

@@ -243,13 +243,19 @@ def contenders(studied: Study) -> list[tuple[str, Artifact, LaunchChange]]:
     """(label, build, change of the launch) of everything that is verified and timed: variants, then their controls."""
     built = [(record.variant_label(v.name, v.stages), v) for v in studied.variants if v.artifact is not None]
     out = [(label, v.artifact, v.change) for label, v in built if v.artifact is not None]
-    if studied.widened is not None:
+    if studied.widened is not None and widened_label(studied) == WIDENED:
         out.append((WIDENED, studied.widened.artifact, studied.widened.change))
     out += [(waited_label(label), v.waited.artifact, v.waited.change) for label, v in built if v.waited is not None]
     return out
 
 
 WIDENED = "widened"
+
+
+def widened_label(studied: Study) -> str:
+    """What the baseline with its loads widened runs as: the variant `widen` where that was made, else a control."""
+    made = any(v.name == "widen" and v.artifact is not None for v in studied.variants)
+    return record.variant_label("widen", 1) if made else WIDENED
 
 
 def _is_control(label: str) -> bool:

@@ -13,6 +13,7 @@ from tilewright.launch.spec import LaunchSpec
 from tilewright.plan.budget import Budget, budget
 from tilewright.plan.decide import decide
 from tilewright.receipt import record
+from tilewright.rewrite.pools import grown_bytes
 from tilewright.sass.nvdisasm import find_nvdisasm
 from tilewright.sass.proof import OverlapProof
 from tilewright.source.kernel import Refusal, TiledKernel
@@ -98,6 +99,7 @@ def _full(
         registers=opened.baseline.resources.registers,
         smem_single_bytes=base.baseline_resources.smem_bytes or 0,
         staged_bytes=sum(a.total_bytes for a in kernel.staged),
+        grown_bytes=lambda count: grown_bytes(kernel, count),
     )
     bench = Bench(opened, arch, proof, kernel.tile.threads, base.constants)
     variants = _variants(bench, kernel, plan, stages, wanted, progress)
@@ -158,7 +160,6 @@ def _variants(
     # Two at a time: compiling and disassembling leave Python, and more would need more memory than they save time.
     with ThreadPoolExecutor(2) as pool:
         made = [v for some in pool.map(one, [j for j in jobs if wanted is None or j[0] in wanted]) for v in some]
-    made += [v for v in later_variants(bench.arch) if wanted is None or v.name in wanted]
     order = list(record.VARIANT_NAMES)
     return sorted(made, key=lambda v: order.index(v.name))
 

@@ -1,21 +1,23 @@
-"""One variant: rewrite, build, prove; and what is tried when the compiler undid the overlap."""
+"""One pipelined variant: rewrite, build, prove; what is tried when the compiler undid the overlap or took too much."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.arch.arch import Arch
 from tilewright.build.artifact import Artifact, CompileFailure
 from tilewright.launch.bind import LaunchChange
 from tilewright.receipt import record
-from tilewright.rewrite import bulk, controls, cp_async, ldg, tma
+from tilewright.rewrite import bulk, controls, cp_async, ldg, tma, widen
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.sass.listing import disassemble
 from tilewright.sass.proof import OverlapProof, prove
+from tilewright.source.edits import unified_diff
 from tilewright.source.kernel import Refusal, TiledKernel
+from tilewright.workflow.bench import Bench
 from tilewright.workflow.opening import Compiler
-from tilewright.workflow.records import proof_record, refusal_record, resources_record
+from tilewright.workflow.records import proof_record, refusal_record
 from tilewright.workflow.study import StudiedControl, StudiedVariant
 
 Rewriter = Callable[[Remedy], RewrittenSource | Refusal]
@@ -28,8 +30,6 @@ REMEDIES = (
     Remedy(restore_unroll=True, unroll_one=True, early_loads=True),
     Remedy(restore_unroll=True, unroll_one=True, early_loads=True, fence=True),
 )
-# Variants of the contract that this version does not write yet, and the architecture that each needs.
-LATER = (("widen", 1, None), ("retile", 1, None), ("cap_registers", 1, None))
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,13 @@ def rewriters(kernel: TiledKernel, arch: Arch, stages: tuple[int, ...]) -> list[
     return out
 
 
-def make(
-    name: str, stages: int, rewriter: Rewriter, compiler: Compiler, arch: Arch, fits: bool, baseline: OverlapProof
-) -> StudiedVariant:
-    """Rewrite, build and prove one variant.
+def make(name: str, stages: int, rewriter: Rewriter, bench: Bench, fits: bool) -> StudiedVariant:
+    """Rewrite, build and prove one pipelined variant.
 
     Args:
         fits: whether a block with this ring can run on an SM at all.
-        baseline: the proof of the kernel as it was, for its math per tile.
     """
+    compiler, baseline, arch = bench.compiler, bench.baseline, bench.arch
     if name == "cp_async" and not arch.has_cp_async:
         return refused(
             name,
@@ -102,16 +100,7 @@ def make(
         if isinstance(outcome, CompileFailure):
             if attempts:
                 break
-            return refused(
-                name,
-                stages,
-                record.Refusal(
-                    "not_understood",
-                    f"the rewritten source does not compile: {outcome.message}",
-                    outcome.line,
-                    "please report this kernel",
-                ),
-            )
+            return refused(name, stages, does_not_compile(outcome))
         attempts.append(Attempt(written, outcome, proof_of(outcome, compiler)))
         tried.append(f"{remedy.text() or 'as written'}: {_summary(attempts[-1].proof)}")
         if good(attempts[-1], baseline):
@@ -119,11 +108,19 @@ def make(
         if [a.proof.verdict for a in attempts[-2:]] == ["unknown", "unknown"]:
             break  # code that cannot be read is not read better with another pragma
     best = min(attempts, key=lambda a: _badness(a, baseline))
-    return _finished(name, stages, best, baseline, tuple(tried) if len(tried) > 1 else (), compiler)
+    if good(best, baseline):
+        best, told = _without_losing_blocks(best, bench)
+        tried += told
+    return _finished(name, stages, best, bench, tuple(tried) if len(tried) > 1 else ())
 
 
 def refused(name: str, stages: int, refusal: record.Refusal) -> StudiedVariant:
     return StudiedVariant(name, stages, refusal)
+
+
+def does_not_compile(failure: CompileFailure) -> record.Refusal:
+    message = f"the rewritten source does not compile: {failure.message}"
+    return record.Refusal("not_understood", message, failure.line, "please report this kernel")
 
 
 def proof_of(artifact: Artifact, compiler: Compiler) -> OverlapProof:
@@ -148,36 +145,80 @@ def _summary(proof: OverlapProof) -> str:
     return f"{proof.verdict}, {proof.mma_per_tile} math per tile, {proof.tiles_in_flight} tiles in flight"
 
 
-def _finished(
-    name: str, stages: int, best: Attempt, baseline: OverlapProof, tried: tuple[str, ...], compiler: Compiler
-) -> StudiedVariant:
+def _without_losing_blocks(best: Attempt, bench: Bench) -> tuple[Attempt, list[str]]:
+    """Where the variant's registers cost it a block per SM: the same with its registers capped, if nothing spills."""
+    lost = bench.lost_to_registers(best.artifact, best.source.launch)
+    if lost is None:
+        return best, []
+    text = bench.bounded(best.source.text, lost[1], best.source.launch)
+    if isinstance(text, Refusal):
+        return best, [f"registers cannot be capped: {text.message}"]
+    remedy = replace(best.source.remedy, cap_registers=lost[1])
+    outcome = bench.compiler.build(text)
+    if isinstance(outcome, CompileFailure):
+        return best, [f"{remedy.text()}: does not compile: {outcome.message}"]
+    name = f"{bench.opened.source.file} ({best.source.variant}, {best.source.stages} stages, registers capped)"
+    diff = unified_diff(bench.opened.source.text.decode(), text, bench.opened.source.file, name)
+    capped = Attempt(
+        replace(best.source, text=text, diff=diff, remedy=remedy), outcome, proof_of(outcome, bench.compiler)
+    )
+    used = outcome.resources
+    spilled = f", {used.spill_bytes} bytes spilled" if used.spill_bytes else ""
+    told = f"{remedy.text()}: {used.registers} registers{spilled}, {_summary(capped.proof)}"
+    fits = bench.lost_to_registers(outcome, best.source.launch) is None
+    return (capped if good(capped, bench.baseline) and fits else best), [told]
+
+
+def _finished(name: str, stages: int, best: Attempt, bench: Bench, tried: tuple[str, ...]) -> StudiedVariant:
+    baseline = bench.baseline
+    refusal = wanting(best, baseline, tried)
+    if refusal is None and best.proof.verdict == "no_overlap":
+        refusal = record.Refusal("no_overlap", "the compiler undid the overlap", hint="; ".join(tried))
+    if refusal is not None:
+        return refused(name, stages, refusal)
+    return studied(name, stages, best, bench, tried, _waited(best, bench.compiler))
+
+
+def wanting(best: Attempt, baseline: OverlapProof, tried: tuple[str, ...]) -> record.Refusal | None:
+    """What no variant may show: spills, machine code that cannot be read, other math than the baseline's."""
     proof, used = best.proof, best.artifact.resources
-    known = baseline.verdict != "unknown"
-    refusal: record.Refusal | None = None
     if used.spill_bytes:
-        refusal = record.Refusal(
+        return record.Refusal(
             "budget_exceeded",
             f"the compiler spills {used.spill_bytes} bytes a thread",
             hint="more threads a block, or a smaller BK",
         )
-    elif proof.verdict == "unknown":
-        refusal = record.Refusal(
+    if proof.verdict == "unknown":
+        return record.Refusal(
             "not_proven", f"the machine code does not show whether copies overlap: {' '.join(proof.notes)}"
         )
-    elif known and proof.mma_per_tile != baseline.mma_per_tile:
+    if baseline.verdict != "unknown" and proof.mma_per_tile != baseline.mma_per_tile:
         message = f"math instructions per tile changed: {baseline.mma_per_tile} became {proof.mma_per_tile}"
-        refusal = record.Refusal("not_proven", message, hint="; ".join(tried))
-    elif proof.verdict == "no_overlap":
-        refusal = record.Refusal("no_overlap", "the compiler undid the overlap", hint="; ".join(tried))
-    if refusal is not None:
-        return refused(name, stages, refusal)
+        return record.Refusal("not_proven", message, hint="; ".join(tried))
+    return None
+
+
+def studied(
+    name: str,
+    stages: int,
+    best: Attempt,
+    bench: Bench,
+    tried: tuple[str, ...] = (),
+    waited: StudiedControl | None = None,
+    notes: tuple[str, ...] = (),
+) -> StudiedVariant:
+    """The variant as built, with what its user has to know."""
     change = best.source.launch
-    dynamic = change.shared_bytes
-    notes: list[str] = []
+    told = list(notes)
     if best.source.remedy.text():
-        notes.append(f"added {best.source.remedy.text()}")
-    if dynamic:
-        notes.append(f"launch with {dynamic} dynamic bytes; raise the limit with cudaFuncSetAttribute")
+        told.append(f"added {best.source.remedy.text()}")
+    if change.shared_bytes:
+        told.append(f"launch with {change.shared_bytes} dynamic bytes; raise the limit with cudaFuncSetAttribute")
+    lost = bench.lost_to_registers(best.artifact, change)
+    if lost is not None:
+        before, now = bench.opened.baseline.resources.registers, best.artifact.resources.registers
+        told.append(f"costs occupancy: {now} registers, not {before}: {lost[0]} blocks per SM instead of {lost[1]}")
+    known = bench.baseline.verdict != "unknown"
     return StudiedVariant(
         name,
         stages,
@@ -186,10 +227,10 @@ def _finished(
         best.source.diff,
         best.artifact,
         change,
-        proof_record(proof, baseline.mma_per_tile if known else None, tried),
-        resources_record(best.artifact, dynamic or 0),
-        tuple(notes),
-        _waited(best, compiler),
+        proof_record(best.proof, bench.baseline.mma_per_tile if known else None, tried),
+        bench.resources(best.artifact, change),
+        tuple(told),
+        waited,
     )
 
 
@@ -198,12 +239,16 @@ def _waited(best: Attempt, compiler: Compiler) -> StudiedControl | None:
     return control("waited", text, compiler, best.source.launch) if text is not None else None
 
 
-def widened_control(kernel: TiledKernel, compiler: Compiler) -> StudiedControl | None:
-    """The baseline with its loads widened and nothing else, where that is possible."""
-    text = controls.widened(kernel)
-    if isinstance(text, Refusal):
+def widened_control(kernel: TiledKernel, compiler: Compiler, made: list[StudiedVariant]) -> StudiedControl | None:
+    """The baseline with its loads widened and nothing else: the variant of that name, where it was asked for."""
+    own = next((v for v in made if v.name == "widen"), None)
+    if own is not None:
+        built = own.artifact
+        return StudiedControl("widened", built, own.proof, own.change) if built is not None else None
+    written = widen.rewrite(kernel)
+    if isinstance(written, Refusal):
         return None
-    return control("widened", text, compiler, LaunchChange(shared_bytes=kernel.launch_shared_bytes))
+    return control("widened", written.text, compiler, written.launch)
 
 
 def control(name: str, text: str, compiler: Compiler, change: LaunchChange) -> StudiedControl | None:
@@ -211,15 +256,3 @@ def control(name: str, text: str, compiler: Compiler, change: LaunchChange) -> S
     if isinstance(outcome, CompileFailure):
         return None
     return StudiedControl(name, outcome, proof_record(proof_of(outcome, compiler), None), change)
-
-
-def later_variants(arch: Arch) -> list[StudiedVariant]:
-    """The contract's other variants, each with why it is not here."""
-    out: list[StudiedVariant] = []
-    for name, stages, need in LATER:
-        if need is not None and not arch.has_bulk:
-            why = record.Refusal("needs_arch", f"{name} copies need sm_90 or later, this is {arch.name}")
-        else:
-            why = record.Refusal("not_available", "this version does not write it yet")
-        out.append(refused(name, stages, why))
-    return out

@@ -1,0 +1,100 @@
+"""What every variant is built with and held against: the compiler, the baseline's machine code, its place on an SM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from tilewright.arch.arch import Arch
+from tilewright.arch.occupancy import Occupancy, occupancy
+from tilewright.build.artifact import Artifact
+from tilewright.errors import TilewrightError
+from tilewright.launch.bind import LaunchChange, bind
+from tilewright.launch.expressions import parse
+from tilewright.receipt.evidence import Resources
+from tilewright.rewrite.cap_registers import bounded
+from tilewright.sass.proof import OverlapProof
+from tilewright.source.kernel import Refusal
+from tilewright.source.reader import read_source
+from tilewright.workflow.opening import Compiler, Opened
+from tilewright.workflow.records import resources_record
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One kernel on one architecture.
+
+    Attributes:
+        baseline: the proof of the kernel as it was, for its math per tile.
+        threads: of a block at the default sizes; None where nothing says so.
+        constants: the file's, for the sidecar's expressions.
+    """
+
+    opened: Opened
+    arch: Arch
+    baseline: OverlapProof
+    threads: int | None
+    constants: dict[str, int]
+
+    @property
+    def compiler(self) -> Compiler:
+        return self.opened.compiler
+
+    def dynamic_bytes(self, change: LaunchChange) -> int:
+        """Dynamic shared memory that a variant is launched with at the default sizes."""
+        if self.compiler.spec is None:
+            return change.shared_bytes or 0
+        return bind(self.compiler.spec, "default", self.constants, change).shared_bytes
+
+    def resources(self, artifact: Artifact, change: LaunchChange) -> Resources:
+        return resources_record(artifact, self.dynamic_bytes(change))
+
+    def fit(self, artifact: Artifact, change: LaunchChange, registers: int | None = None) -> Occupancy | None:
+        """What fits on an SM of a build; with ``registers`` a thread instead of its own, where given."""
+        threads = self._threads(change)
+        if threads is None:
+            return None
+        own = artifact.resources
+        smem_bytes = own.smem_bytes + self.dynamic_bytes(change)
+        return occupancy(self.arch, threads, own.registers if registers is None else registers, smem_bytes)
+
+    def lost_to_registers(self, artifact: Artifact, change: LaunchChange) -> tuple[int, int] | None:
+        """(blocks per SM, blocks with the baseline's registers) where a build's own registers cost it a block."""
+        own = self.fit(artifact, change)
+        before = self.fit(artifact, change, self.opened.baseline.resources.registers)
+        if own is None or before is None or own.blocks_per_sm >= before.blocks_per_sm:
+            return None
+        return own.blocks_per_sm, before.blocks_per_sm
+
+    def bounded(self, text: str, blocks: int, change: LaunchChange) -> str | Refusal:
+        """A variant's text with at least ``blocks`` blocks per SM asked for."""
+        before, function = self.opened.source, self.opened.function
+        threads = self._threads(change)
+        if threads is None:
+            hint = "a sidecar, or __launch_bounds__, says it"
+            return Refusal("not_understood", "how many threads a block has is not known", function.line, hint)
+        most = self._most_threads(change)
+        if not function.launch_bounds and most != threads:
+            what = "the size sets launch blocks of different sizes, or nothing launches it: no bound can be written"
+            return Refusal("not_understood", what, function.line)
+        # The variant's own text, but what its names stand for is the file's.
+        read = read_source(text.encode(), before.file, before.headers)
+        read = replace(read, macros={**before.macros, **read.macros})
+        return bounded(read, read.kernel(function.qualified), threads, blocks, lambda x: self._value(x, change))
+
+    def _value(self, text: str, change: LaunchChange) -> int | None:
+        try:
+            return parse(text).evaluate_int({**self.constants, **change.constants})
+        except TilewrightError:
+            return None
+
+    def _threads(self, change: LaunchChange) -> int | None:
+        spec = self.compiler.spec
+        return self.threads if spec is None else prod(bind(spec, "default", self.constants, change).block)
+
+    def _most_threads(self, change: LaunchChange) -> int | None:
+        """The largest block of any size set; a bound below it would make launches fail."""
+        spec = self.compiler.spec
+        if spec is None:
+            return None
+        return max(prod(bind(spec, name, self.constants, change).block) for name in spec.sizes)
