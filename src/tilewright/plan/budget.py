@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -94,6 +95,7 @@ def budget(
     smem_single_bytes: int,
     staged_bytes: int,
     max_stages: int = 8,
+    grown_bytes: Callable[[int], int] | None = None,
 ) -> Budget:
     """The budget table for 1 to ``max_stages`` stages.
 
@@ -102,8 +104,11 @@ def budget(
         registers: per thread, of the baseline as compiled.
         smem_single_bytes: shared bytes per block of the baseline, padding and unstaged arrays included.
         staged_bytes: bytes of the arrays that a stage holds: S stages take ``smem_single + (S - 1) * staged`` bytes.
+        grown_bytes: what S stages take on top of the baseline's bytes, where that is not ``(S - 1) * staged``: rings
+            that take the room of what the K-loop does not use.
     """
-    rows = _rows(arch, threads, registers, smem_single_bytes, staged_bytes, max(max_stages, 1))
+    grown = grown_bytes or (lambda stages: (stages - 1) * staged_bytes)
+    rows = _rows(arch, threads, registers, smem_single_bytes, grown, max(max_stages, 1))
     blocks = rows[0].blocks_per_sm
     ladder = ((n, smem_cliff(arch, threads, registers, n)) for n in range(blocks, 0, -1))
     cliffs = tuple(Cliff(n, smem_bytes) for n, smem_bytes in ladder if smem_bytes is not None)
@@ -125,11 +130,11 @@ def budget(
 
 
 def _rows(
-    arch: Arch, threads: int, registers: int, smem_single_bytes: int, staged_bytes: int, max_stages: int
+    arch: Arch, threads: int, registers: int, smem_single_bytes: int, grown: Callable[[int], int], max_stages: int
 ) -> tuple[BudgetRow, ...]:
     rows: list[BudgetRow] = []
     for stages in range(1, max_stages + 1):
-        smem_bytes = smem_single_bytes + (stages - 1) * staged_bytes
+        smem_bytes = smem_single_bytes + grown(stages)
         fit = occupancy(arch, threads, registers, smem_bytes)
         single = rows[0].blocks_per_sm if rows else fit.blocks_per_sm
         rows.append(

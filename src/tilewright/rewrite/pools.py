@@ -58,6 +58,13 @@ def pool_of(kernel: TiledKernel, stages: int) -> Pool | None:
     return Pool(name, offsets, end, kernel.launch_shared_bytes)
 
 
+def grown_bytes(kernel: TiledKernel, stages: int) -> int:
+    """Shared memory that rings of ``stages`` buffers take on top of what the kernel has."""
+    pool = pool_of(kernel, stages)
+    own = sum(a.total_bytes for a in kernel.staged if a.pool is None or pool is None)
+    return (stages - 1) * own + (0 if pool is None else pool.total_bytes - pool.original_bytes)
+
+
 def groups(views: Iterable[SharedArray]) -> list[list[SharedArray]]:
     """Arrays that share bytes, directly or by way of others, in the order of the buffer."""
     out: list[list[SharedArray]] = []
