@@ -104,7 +104,7 @@ class AsyncCopies:
         inner = [
             *v.indices(self.first),
             f"if ({v.whole()}) {{",
-            f"{u}__pipeline_memcpy_async({c.address(v.copy.target)}, {c.address(v.copy.source)}, 16);",
+            *(f"{u}__pipeline_memcpy_async({c.address(x.target)}, {c.address(x.source)}, 16);" for x in v.copies),
             "} else {",
             f"{u}// The ragged edge, or a row that is not 16-byte aligned.",
             *indented(v.element_loop(self.first), u),

@@ -10,6 +10,7 @@ from tilewright.rewrite.vectors import VectorLoop, stride, trips
 from tilewright.source import ir
 from tilewright.source.edits import Edit, indent_at, indented, line_end, line_start
 from tilewright.source.kernel import Bump, Copy, CopyLoop, Fetch, LaneStore, LoadItem, Pure, Widening
+from tilewright.source.places import root
 
 
 class Halves:
@@ -43,7 +44,7 @@ class Halves:
         for item in self.c.kernel.loads:
             vector = self._vector(item) if isinstance(item, CopyLoop) else None
             if vector is not None:
-                out.append(f"uint4 {self._register(vector.copy)}[{vector.trips()}];")
+                out += [f"uint4 {self._register(copy)}[{vector.trips()}];" for copy in vector.copies]
             elif isinstance(item, CopyLoop):
                 count = trips(self.c, item)
                 entries = [i for i in item.body if isinstance(i, Copy | Fetch)]
@@ -60,7 +61,8 @@ class Halves:
         if not isinstance(item.widening, Widening):
             return None
         v = VectorLoop(self.c, item, item.widening)
-        return None if self.moved() & self.needs(v.copy, v.pures) else v
+        pures = [*item.setup, *v.pures]
+        return None if any(self.moved() & self.needs(copy, pures) for copy in v.copies) else v
 
     def moved(self) -> set[int]:
         """Names that are advanced with the loads."""
@@ -79,11 +81,15 @@ class Halves:
             inner: Iterable[LoadItem] = item.body if isinstance(item, CopyLoop) else (item,)
             vector = isinstance(item, CopyLoop) and self._vector(item) is not None
             pures = [i for i in inner if isinstance(i, Pure)]
+            if isinstance(item, CopyLoop):
+                pures = [*item.setup, *pures]
             for entry in inner:
                 if isinstance(entry, Copy | LaneStore):
                     need |= self.needs(entry, pures, whole=vector)
             if isinstance(item, CopyLoop):
-                need |= self._with_pures(self.c.reads([item.first, item.bound, item.stride]))
+                header = self.c.reads([item.first, item.bound, item.stride])
+                header |= self.c.reads([p.stmt for p in self.c.closure(header, item.setup)])
+                need |= self._with_pures(header)
         return need
 
     def _with_pures(self, need: set[int]) -> set[int]:
@@ -103,8 +109,8 @@ class Halves:
         out: list[str] = []
         for item in self.c.kernel.loads:
             v = self._vector(item) if isinstance(item, CopyLoop) else None
-            if v is not None:
-                clear = f"for (uint4 &{self.vector} : {self._register(v.copy)}) {self.vector} = make_uint4(0, 0, 0, 0);"
+            for copy in v.copies if v is not None else ():
+                clear = f"for (uint4 &{self.vector} : {self._register(copy)}) {self.vector} = make_uint4(0, 0, 0, 0);"
                 out += ["#pragma unroll", clear]
         if out:
             out.insert(0, "// Cleared first: loads into registers that a branch may have skipped wait for each other.")
@@ -146,7 +152,8 @@ class Halves:
 
     def _fetch_copy(self, item: Copy, register: str) -> list[Edit]:
         """The statement with its place in shared memory replaced by the register, in both branches of an if."""
-        targets = [n.left for n in ir.walk(item.stmt) if isinstance(n, ir.Assign)]
+        stores = [n.left for n in ir.walk(item.stmt) if isinstance(n, ir.Assign)]
+        targets = [t for t in stores if (name := root(t)) is not None and name.symbol == item.array]
         return [Edit(t.span.start, t.span.end, register) for t in targets]
 
     def _pass_index(self, item: CopyLoop) -> str:
@@ -169,13 +176,11 @@ class Halves:
     def _fetch_widened(self, v: VectorLoop) -> list[str]:
         """Whole vectors only: the ragged rest is copied when the tile is stored, so that no load waits for it here."""
         c, u = self.c, self.c.unit
-        register = f"{self._register(v.copy)}[{self.pass_name}]"
-        inner = [
-            *v.indices(self.first),
-            f"if ({v.whole()}) {{",
-            f"{u}{register} = *reinterpret_cast<const uint4 *>({c.address(v.copy.source)});",
-            "}",
+        loads = [
+            f"{u}{self._register(x)}[{self.pass_name}] = *reinterpret_cast<const uint4 *>({c.address(x.source)});"
+            for x in v.copies
         ]
+        inner = [*v.indices(self.first), f"if ({v.whole()}) {{", *loads, "}"]
         opened = v.open(self.pass_name, self.first)
         return [*(opened[1:] if c.pragma_above(v.loop.stmt) else opened), *indented(inner, u * 2), *v.close()]
 
@@ -192,23 +197,39 @@ class Halves:
                     out.append(self._lane_store(item, ""))
                 case CopyLoop():
                     v = self._vector(item)
-                    out += self._store_widened(v) if v is not None else self._store_loop(item)
+                    loop = self._store_widened(v) if v is not None else self._store_loop(item)
+                    out += self._set_up(item, loop, v is not None)
         needed = c.closure(self.store_reads(), c.top_pures())
         return [*(c.source(p.stmt) for p in needed), *out]
 
     def _store_widened(self, v: VectorLoop) -> list[str]:
         c, u = self.c, self.c.unit
-        register = f"{self._register(v.copy)}[{self.pass_name}]"
+        stores = [
+            f"*reinterpret_cast<uint4 *>({c.address(x.target)}) = {self._register(x)}[{self.pass_name}];"
+            for x in v.copies
+        ]
         inner = [
             *v.indices(self.first),
             # Stored on every path: a load that only some paths consume makes the next one wait for it.
-            f"*reinterpret_cast<uint4 *>({c.address(v.copy.target)}) = {register};",
+            *stores,
             f"if (!({v.whole()})) {{",
             f"{u}// The ragged edge, or a row that is not 16-byte aligned.",
             *indented(v.element_loop(self.first), u),
             "}",
         ]
         return [*v.open(self.pass_name, self.first), *indented(inner, u * 2), *v.close()]
+
+    def _set_up(self, item: CopyLoop, loop: list[str], whole: bool) -> list[str]:
+        """A copy loop in a block of its own, with what it needs of what that computes in front."""
+        if not item.setup:
+            return loop
+        c = self.c
+        inner = [i for i in item.body if isinstance(i, Copy | LaneStore)]
+        need = c.reads([item.first, item.bound, item.stride])
+        need |= c.reads([i.stmt for i in item.body]) if whole else c.reads([i.target for i in inner])
+        need |= c.reads([p.stmt for p in c.closure(need, [i for i in item.body if isinstance(i, Pure)])])
+        setup = [c.source(p.stmt) for p in c.closure(need, item.setup)]
+        return ["{", *indented([*setup, *loop], c.unit), "}"]
 
     def _lane_store(self, item: LaneStore, index: str) -> str:
         lane = f".{item.lane}" if item.lane else ""

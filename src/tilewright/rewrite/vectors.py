@@ -8,7 +8,7 @@ from tilewright.rewrite.context import Context, plain_type
 from tilewright.rewrite.quoting import one_line
 from tilewright.source import ir
 from tilewright.source.edits import Edit, apply
-from tilewright.source.kernel import Copy, CopyLoop, Pure, Widening
+from tilewright.source.kernel import Copy, CopyLoop, Moving, Pure, Widening
 from tilewright.source.widen import VECTOR_BYTES
 
 
@@ -20,7 +20,7 @@ class VectorLoop:
         self.loop = loop
         self.lanes = widening.elements
         self.widening = widening
-        self.copy = next(i for i in loop.body if isinstance(i, Copy))
+        self.copies = [i for i in loop.body if isinstance(i, Copy)]
         self.pures = [i for i in loop.body if isinstance(i, Pure)]
         self.var = loop.var.name
         self.var_type = plain_type(loop.var.type_text)
@@ -49,19 +49,23 @@ class VectorLoop:
         return [f"{self.var_type} {self.var} = {first_name};", *(self.context.source(p.stmt) for p in pures)]
 
     def whole(self) -> str:
-        """True where the whole vector is inside the guard and its source is aligned."""
-        c, copy = self.context, self.copy
-        tests = [f"reinterpret_cast<size_t>({c.address(copy.source)}) % {VECTOR_BYTES} == 0"]
-        if copy.guard is not None:
-            tests.insert(0, self._guard_at_last(copy.guard))
-            if any(m.may_wrap for m in self.widening.guard_last):
-                tests.insert(0, c.source(copy.guard))  # unsigned: the last element may have wrapped around
-        return " && ".join(tests)
+        """True where the whole vector is inside every guard, and every source is aligned."""
+        c = self.context
+        tests: list[str] = []
+        for copy in self.copies:
+            if copy.guard is not None:
+                at = copy.guard.span
+                moving = [m for m in self.widening.guard_last if at.start <= m.span.start and m.span.end <= at.end]
+                if any(m.may_wrap for m in moving):
+                    tests.append(c.source(copy.guard))  # unsigned: the last element may have wrapped around
+                tests.append(self._guard_at_last(copy.guard, moving))
+        tests += [f"reinterpret_cast<size_t>({c.address(x.source)}) % {VECTOR_BYTES} == 0" for x in self.copies]
+        return " && ".join(dict.fromkeys(tests))
 
-    def _guard_at_last(self, guard: ir.Expr) -> str:
+    def _guard_at_last(self, guard: ir.Expr, moving: list[Moving]) -> str:
         """The guard's text with every moving side of a comparison taken at the vector's last element."""
         edits: list[Edit] = []
-        for m in self.widening.guard_last:
+        for m in moving:
             if m.loose:
                 edits.append(Edit(m.span.start, m.span.start, "("))
             edits.append(Edit(m.span.end, m.span.end, f"{')' if m.loose else ''} + {m.distance}"))
@@ -84,9 +88,11 @@ def stride(context: Context, loop: CopyLoop) -> str:
 
 def trips(context: Context, loop: CopyLoop, lanes: int = 1) -> str:
     """The most passes a thread makes over a copy loop, as a constant expression; ``lanes`` elements a pass."""
-    bound, by = context.operand(loop.bound), stride(context, loop)
     assert loop.bound_value is not None
     assert loop.stride_value is not None
+    if _local(context, loop):  # its names mean nothing outside the loads
+        return str(-(-(loop.bound_value - (loop.first_value or 0)) // (lanes * loop.stride_value)))
+    bound, by = context.operand(loop.bound), stride(context, loop)
     if loop.first_value not in (None, 0):
         bound = f"({bound} - {context.operand(loop.first)})"
     step = f"({lanes} * {by})" if lanes > 1 else by
@@ -94,6 +100,17 @@ def trips(context: Context, loop: CopyLoop, lanes: int = 1) -> str:
     if count % (lanes * loop.stride_value) == 0:
         return bound if step == "1" else f"{bound} / {step}"
     return f"({bound} + {step} - 1) / {step}"
+
+
+def _local(context: Context, loop: CopyLoop) -> bool:
+    """Whether the header of a copy loop names something that the K-loop's body declares, or no constant."""
+    kernel, parts = context.kernel, (loop.bound, loop.stride, *((loop.first,) if loop.first_value is not None else ()))
+    inside = kernel.loop.stmt.body.span
+    for node in (n for e in parts for n in ir.walk(e)):
+        symbol = kernel.symbols[node.symbol] if isinstance(node, ir.Name) and node.symbol is not None else None
+        if symbol is not None and inside.start <= symbol.span.start < inside.end:
+            return True
+    return False
 
 
 def _dedent(block: str) -> list[str]:

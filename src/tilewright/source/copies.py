@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilewright.source import ir
 from tilewright.source.constants import Constants
@@ -23,6 +23,7 @@ class LoadReader:
         text: the source, to compare lvalues by their text.
         line: line of a byte offset.
         outer: symbols declared outside the K-loop.
+        named: how often the kernel names a symbol.
     """
 
     text: bytes
@@ -32,6 +33,7 @@ class LoadReader:
     collector: Collector
     line: Callable[[int], int]
     outer: frozenset[int]
+    named: Callable[[int], int]
     _fetched: dict[int, Fetch] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -39,12 +41,22 @@ class LoadReader:
         self._values = Values(self._places, self.types, self.constants)
 
     def read(self, statements: tuple[ir.Stmt, ...]) -> list[LoadItem] | Refusal:
+        return self._items(statements, in_loop=False)
+
+    def _items(self, statements: tuple[ir.Stmt, ...], in_loop: bool) -> list[LoadItem] | Refusal:
         items: list[LoadItem] = []
-        for stmt in statements:
-            item = self._item(stmt, in_loop=False)
+        at = 0
+        while at < len(statements):
+            through = self._through_local(statements[at:])
+            if through is not None:
+                items.append(through)
+                at += len(through.stmt.body) if isinstance(through.stmt, ir.Block) else 1
+                continue
+            item = self._item(statements[at], in_loop)
             if isinstance(item, Refusal):
                 return item
             items.extend(item)
+            at += 1
         return items
 
     # -- statements -------------------------------------------------------------------------------
@@ -72,6 +84,8 @@ class LoadReader:
                 return loop if isinstance(loop, Refusal) else [loop]
             case ir.Block(body=(inner,)):
                 return self._item(inner, in_loop)
+            case ir.Block(body=(*before, ir.For())) if not in_loop and all(isinstance(s, ir.Declare) for s in before):
+                return self._block(stmt)
             case ir.OpaqueStmt(what=w):
                 return self._no(stmt, f"the load phase holds {w}, which is not understood")
         return self._no(stmt, "a statement of the load phase is not understood")
@@ -271,6 +285,67 @@ class LoadReader:
     def _normal(self, expr: ir.Expr) -> bytes:
         return b"".join(self.text[expr.span.start : expr.span.end].split())
 
+    def _block(self, stmt: ir.Block) -> list[LoadItem] | Refusal:
+        """A block that computes indices and runs one copy loop over them."""
+        *before, loop = stmt.body
+        items = self._items(tuple(before), in_loop=False)
+        if isinstance(items, Refusal):
+            return items
+        read = self._item(loop, in_loop=False)
+        if isinstance(read, Refusal):
+            return read
+        setup = tuple(i for i in items if isinstance(i, Pure))
+        if len(setup) != len(items):
+            return self._no(stmt, "a block in the load phase loads more than one copy loop does")
+        return [replace(i, setup=setup) if isinstance(i, CopyLoop) else i for i in read]
+
+    def _through_local(self, stmts: tuple[ir.Stmt, ...]) -> Copy | None:
+        """``T v = <global>; S[…] = v;`` or ``T v = 0; if (guard) v = <global>; S[…] = v;`` as one copy.
+
+        None where the statements are anything else: they are read one by one then.
+        """
+        match stmts:
+            case (
+                ir.Declare(symbols=(v,)),
+                ir.Do(expr=ir.Assign(op="=", left=target, right=ir.Name(symbol=s))),
+                *_,
+            ) if s == v.id and v.init is not None:
+                used, loaded = stmts[:2], self._values.read(v.init)
+            case (
+                ir.Declare(symbols=(v,)),
+                ir.If(condition=guard, otherwise=None) as choice,
+                ir.Do(expr=ir.Assign(op="=", left=target, right=ir.Name(symbol=s))),
+                *_,
+            ) if s == v.id and v.init is not None and self._is_zero(v.init):
+                chosen = _single_assignment(choice.then)
+                if chosen is None or not isinstance(chosen.left, ir.Name) or chosen.left.symbol != s:
+                    return None
+                plain = self._values.global_lvalue(chosen.right) is not None and not chosen.right.span.within
+                used, loaded = stmts[:3], self._values.chosen(chosen.right, guard, v.init, False) if plain else None
+            case _:
+                return None
+        array = self._array(target)
+        inside = not any(u.span.within for u in used) and not (v.dims or v.pointers or v.reference)
+        if loaded is None or array is None or not inside or not self._only_there(v, used):
+            return None
+        return self._carried(v, ir.Block(ir.Span(used[0].span.start, used[-1].span.end), used), array, target, loaded)
+
+    def _only_there(self, symbol: ir.Symbol, used: tuple[ir.Stmt, ...]) -> bool:
+        """Whether a local is named nowhere but in the statements that carry it, and in the target of no store."""
+        mine = sum(isinstance(n, ir.Name) and n.symbol == symbol.id for u in used for n in ir.walk(u))
+        return mine == len(used) - 1 and self.named(symbol.id) == mine
+
+    def _carried(self, v: ir.Symbol, stmt: ir.Block, array: ir.Symbol, target: ir.Expr, loaded: Loaded) -> Copy | None:
+        name = ir.Name(v.span, v.name, v.id)
+        kind, width = self.types.of(target), self.types.bytes_of(target)
+        same = self.types.same(kind, self.types.of(name)) and self.types.same(kind, self.types.of(loaded.source))
+        odd = {"volatile", "static"} & set(v.type_text.split()) or "volatile" in array.type_text
+        if kind is None or width is None or kind.pointers or not same or odd or self._volatile(loaded.source):
+            return None
+        if any(self._side_effect(s) is not None for s in stmt.body):
+            return None
+        return self._plain(stmt, array, target, loaded, kind, width)
+
     def _loop(self, stmt: ir.For) -> CopyLoop | Refusal:
         header = counted_header(stmt)
         if header is None or stmt.header.within:
@@ -282,12 +357,9 @@ class LoadReader:
             return self._no(stmt, "a macro hides parts of a copy loop")
         if self.collector.collect(parts).writes:
             return self._no(stmt, "the header of a copy loop changes a variable")
-        body: list[LoadItem] = []
-        for inner in stmt.body.body if isinstance(stmt.body, ir.Block) else (stmt.body,):
-            item = self._item(inner, in_loop=True)
-            if isinstance(item, Refusal):
-                return item
-            body.extend(item)
+        body = self._items(stmt.body.body if isinstance(stmt.body, ir.Block) else (stmt.body,), in_loop=True)
+        if isinstance(body, Refusal):
+            return body
         first, bound, stride = (self.constants.evaluate(e) for e in parts)
         return CopyLoop(stmt, header.var, *parts, first, bound, stride, tuple(body))
 

@@ -10,6 +10,7 @@ address is a multiple of 16 bytes is left to the run: rows of any length are leg
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from tilewright.source import ir
 from tilewright.source.affine import Affine, Poly, Q, R
@@ -21,6 +22,7 @@ from tilewright.source.offsets import Offsets
 from tilewright.source.uniform import Uniformity
 
 VECTOR_BYTES = 16
+_LARGEST = (1 << 31) - 1
 
 
 class Widener:
@@ -44,6 +46,19 @@ class Widener:
         self._uniformity = uniformity
         self._line = line
         self._block = block
+
+    def evaluated(self, loop: CopyLoop) -> CopyLoop:
+        """The loop with the values that follow from locals which never change."""
+        bound, stride = loop.bound_value, loop.stride_value
+        return replace(
+            loop,
+            bound_value=self._number(loop.bound) if bound is None else bound,
+            stride_value=self._number(loop.stride) if stride is None else stride,
+        )
+
+    def _number(self, expr: ir.Expr) -> int | None:
+        value = self.offsets.engine().poly(expr).constant_value()
+        return value if value is not None and 0 <= value <= _LARGEST else None
 
     def trips(self, loop: CopyLoop) -> int | None:
         """The most trips one thread makes: bound over stride, for a loop that starts at or above zero."""
@@ -92,12 +107,14 @@ class Widener:
     def prove(self, loop: CopyLoop) -> Widening | Refusal:
         here = self._line(loop.stmt.span.start)
         copies = [i for i in loop.body if isinstance(i, Copy)]
-        if len(copies) != 1 or any(not isinstance(i, Pure | Copy) for i in loop.body) or loop.body[-1] is not copies[0]:
-            return Refusal("not_contiguous", "the copy loop does more than one copy", here)
-        copy = copies[0]
-        if copy.converts:
+        if not copies or len({c.width_bytes for c in copies}) != 1 or len({c.array for c in copies}) != len(copies):
+            return Refusal("not_contiguous", "the copy loop does more than copies of one width, one an array", here)
+        if any(not isinstance(i, Pure | Copy) for i in loop.body):
+            return Refusal("not_contiguous", "the copy loop does more than copies", here)
+        width = copies[0].width_bytes
+        if any(c.converts for c in copies):
             return Refusal("converts_type", "the copy changes its elements on the way", here)
-        lanes = VECTOR_BYTES // copy.width_bytes if VECTOR_BYTES % copy.width_bytes == 0 else 0
+        lanes = VECTOR_BYTES // width if VECTOR_BYTES % width == 0 else 0
         if lanes < 2 or loop.stmt.header.within:
             return Refusal("not_contiguous", "the copy loop does not move single elements", here)
         if loop.bound_value is None or loop.bound_value <= 0 or loop.bound_value % lanes:
@@ -110,23 +127,27 @@ class Widener:
         engine = self.offsets.engine_in(loop, Poly.atom(Q) * Poly.constant(lanes) + Poly.atom(R), lanes)
         if engine is None:
             return Refusal("not_contiguous", "the copy loop computes something that is no plain index", here)
-        problem = (
-            self._thread_dependent(loop, copy)
-            or self._addresses(copy, engine, lanes)
-            or self._places(loop, copy, lanes)
-        )
-        if problem:
-            return Refusal("not_contiguous", problem, self._line(copy.stmt.span.start))
-        if copy.inverted:
-            return Refusal("not_contiguous", "the guard is true where nothing is copied", here)
-        guard = self._guard(copy.guard, engine, lanes)
-        if guard is None:
-            return Refusal("not_contiguous", "the guard is no conjunction of `index < bound`", here)
-        return Widening(lanes, guard)
+        guards: tuple[Moving, ...] = ()
+        for copy in copies:
+            problem = (
+                self._thread_dependent(loop, copy)
+                or self._addresses(copy, engine, lanes)
+                or self._places(loop, copy, lanes)
+            )
+            if problem:
+                return Refusal("not_contiguous", problem, self._line(copy.stmt.span.start))
+            if copy.inverted:
+                return Refusal("not_contiguous", "the guard is true where nothing is copied", here)
+            guard = self._guard(copy.guard, engine, lanes)
+            if guard is None:
+                return Refusal("not_contiguous", "the guard is no conjunction of `index < bound`", here)
+            guards += guard
+        return Widening(lanes, guards)
 
     def _thread_dependent(self, loop: CopyLoop, copy: Copy) -> str:
         """Everything but the loop's variable must be the same for all threads, and an integer."""
-        inner = {loop.var.id} | {s.id for i in loop.body if isinstance(i, Pure) for s in i.stmt.symbols}
+        inside = (n for i in loop.body for n in ir.walk(i.stmt) if isinstance(n, ir.Declare))
+        inner = {loop.var.id} | {s.id for declaration in inside for s in declaration.symbols}
         outer = [
             n for item in loop.body for n in ir.walk(item.stmt) if isinstance(n, ir.Name) and n.symbol not in inner
         ]
