@@ -69,6 +69,14 @@ REFUSED: dict[str, tuple[str, str, str]] = {
         gemm(file="__device__ void put(float (*S)[T], const float* from) "
              "{ S[threadIdx.y][threadIdx.x] = from[threadIdx.x]; }",
              load="put(As, A + k0);\n        put(Bs, B + k0);", end=""), "baseline_race", "__syncthreads();"),
+    "one barrier, and places that an inner loop counts": (
+        gemm(load="for (int i = 0; i < 2; ++i) {\n            const int at = i * 8 + ty / 2;\n"
+             "            As[at][tx] = A[at * K + k0 + tx];\n        }\n        " + LOAD_B, end=""),
+        "baseline_race", "__syncthreads();"),
+    "one barrier, and another buffer each time": (
+        gemm(shared="__shared__ float Two[2][T][T];",
+             load="Two[k0 / T % 2][ty][tx] = A[row * K + k0 + tx];", compute="sum += Two[k0 / T % 2][tx][ty];", end=""),
+        "already_pipelined", "__syncthreads();"),
     "stores that loads may see": (
         gemm(compute="{0}\n        C[row * N + col] = sum; // between"), "may_alias", "// between"),
     "stores that loads see": (

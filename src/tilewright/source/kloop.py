@@ -11,6 +11,7 @@ from tilewright.source.kernel import KLoop, Refusal
 from tilewright.source.loops import Header, counted_header
 from tilewright.source.one_barrier import OneBarrier
 from tilewright.source.placement import Placement
+from tilewright.source.places import root
 from tilewright.source.reader import OpenKernel
 from tilewright.source.uniform import Uniformity
 
@@ -163,7 +164,7 @@ class KLoopFinder:
         if hidden is not None:
             return self._no("__syncthreads() stands inside another statement", ir.Stmt(hidden))
         if len(cuts) == 1:
-            return OneBarrier(self.kernel, self.collector).judge(loop, body, cuts[0], self.progress(body, header))
+            return OneBarrier(self.kernel, self.collector).judge(loop, body, cuts[0], self._carried(body, header))
         if cuts[0] == 0:  # barrier | load | barrier | compute: the same, begun at another place
             load, compute = body[1 : cuts[1]], body[cuts[1] + 1 :]
             rest: tuple[ir.Stmt, ...] = ()
@@ -258,6 +259,26 @@ class KLoopFinder:
         kind, init = int_kind(symbol.type_text, self.kernel.constants.aliases), self.uniformity.fixed(expr, -1)
         value = self.kernel.constants.evaluate(init) if init is not None else None
         return value if value is not None and kind is not None and kind.wrap(value) == value else None
+
+    def _carried(self, body: tuple[ir.Stmt, ...], header: Header) -> set[int]:
+        """Names that differ between iterations for another reason than that an inner loop counts in them."""
+        inside = self.collector.collect(body)
+        found = {header.var.id} | (inside.writes - inside.declared)
+        size = -1
+        while len(found) != size:
+            size = len(found)
+            for node in (n for s in body for n in ir.walk(s)):
+                pairs: list[tuple[int | None, ir.Expr | None]] = []
+                if isinstance(node, ir.Declare):
+                    pairs = [(s.id, s.init) for s in node.symbols]
+                elif isinstance(node, ir.Assign) and (name := root(node.left)) is not None:
+                    pairs = [(name.symbol, node.right)]
+                for symbol, value in pairs:
+                    if symbol is None or value is None or self.kernel.symbols[symbol].kind == "shared":
+                        continue
+                    if any(isinstance(n, ir.Name) and n.symbol in found for n in ir.walk(value)):
+                        found.add(symbol)
+        return found
 
     def progress(self, body: tuple[ir.Stmt, ...], header: Header) -> set[int]:
         """Names whose value may differ from one iteration to the next."""
