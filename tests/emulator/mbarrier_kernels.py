@@ -129,8 +129,81 @@ moving(const signed char *a, const signed char *b, int *__restrict__ c, int M, i
 }
 """
 
+# A block makes several tiles of C, one after the other.
+PERSISTENT = """
+#define TILE 16
+extern "C" __global__ void persistent(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ c,
+                                      int M, int N, int K) {
+    __shared__ float As[TILE][TILE];
+    __shared__ float Bs[TILE][TILE];
+    int ty = threadIdx.y, tx = threadIdx.x;
+    int across = (N + TILE - 1) / TILE, down = (M + TILE - 1) / TILE;
+    for (int job = blockIdx.x; job < across * down; job += gridDim.x) {
+        int row0 = job / across * TILE, col0 = job % across * TILE;
+        float sum = 0.0f;
+        for (int k0 = 0; k0 < K; k0 += TILE) {
+            As[ty][tx] = (row0 + ty < M && k0 + tx < K) ? a[(row0 + ty) * K + k0 + tx] : 0.0f;
+            Bs[ty][tx] = (k0 + ty < K && col0 + tx < N) ? b[(k0 + ty) * N + col0 + tx] : 0.0f;
+            __syncthreads();
+            for (int i = 0; i < TILE; ++i) sum += As[ty][i] * Bs[i][tx];
+            __syncthreads();
+        }
+        if (row0 + ty < M && col0 + tx < N) c[(row0 + ty) * N + col0 + tx] = sum;
+    }
+}
+"""
+
+
+def _square(name: str, *edits: tuple[str, str]) -> tuple[str, str]:
+    """A sibling of ``square``: each edit replaces a text that stands there once."""
+    source = SQUARE
+    for old, new in (("void square", f"void {name}"), *edits):
+        assert source.count(old) == 1, old
+        source = source.replace(old, new)
+    return source, sidecar(name, 16, 16, "16, 16, 1")
+
+
+_A = "As[ty][tx] = (row < M && t * TILE + tx < K) ? a[row * K + t * TILE + tx] : 0.0f;"
+_GUARD = "(row < M && t * TILE + tx < K)"
+# Siblings of ``square`` that no bulk copy may be made of.
+SIBLINGS: dict[str, tuple[str, str]] = {
+    "transposed": _square("transposed", ("As[ty][tx] = (", "As[tx][ty] = ("), ("As[ty][i]", "As[i][ty]")),
+    "swizzled": _square(
+        "swizzled", ("As[ty][tx] = (", "As[ty][tx ^ (ty & 3)] = ("), ("As[ty][i]", "As[ty][i ^ (ty & 3)]")
+    ),
+    "scaled": _square("scaled", ("? a[row * K + t * TILE + tx] :", "? 2.0f * a[row * K + t * TILE + tx] :")),
+    "strided": _square("strided", ("a[row * K + t * TILE + tx] :", "a[row * K + t * TILE + tx / 2] :")),
+    "narrow": _square("narrow", ("float As[TILE][TILE]", "float As[TILE][TILE + 1]")),
+    "parity": _square("parity", (_GUARD, "(row < M && (t * TILE + tx) % 3 != 0 && t * TILE + tx < K)")),
+    "product": _square("product", (_GUARD, "(row * K + t * TILE + tx < M * K)")),
+    "leaving": _square("leaving", ("    float sum = 0.0f;", "    if (row >= M) return;\n    float sum = 0.0f;")),
+    "early": _square(
+        "early",
+        ("    float sum = 0.0f;", "    const float *from = a;\n    float sum = 0.0f;"),
+        (_A, "from += TILE;\n        " + _A.replace("a[row * K + t * TILE + tx]", "from[row * K + tx - TILE]")),
+    ),
+}  # fmt: skip
+# ... and those that only TMA may not: the guard is not that of a matrix, or zero is not what lies outside.
+UNBOXED: dict[str, tuple[str, str]] = {
+    "ones": _square("ones", ("a[row * K + t * TILE + tx] : 0.0f", "a[row * K + t * TILE + tx] : 1.0f")),
+    "wider": _square("wider", (_GUARD, "(row < M && t * TILE + tx < K + 0 * M && row < M + 1)")),
+    "half_guarded": _square("half_guarded", (_GUARD, "(t * TILE + tx < K)")),
+    "shifted": _square("shifted", (_GUARD, "(row < M && t * TILE + tx + 1 < K + 1)")),
+    "padded_by_one": _square(
+        "padded_by_one",
+        ("float As[TILE][TILE]", "float As[TILE][TILE + 4]"),
+        ("float Bs[TILE][TILE]", "float Bs[TILE + 1][TILE]"),
+    ),
+}  # fmt: skip
+
 KERNELS: dict[str, tuple[str, str]] = {
     "square": (SQUARE, sidecar("square", 16, 16, "16, 16, 1")),
     "halves": (HALVES, sidecar("halves", 32, 32, "64, 1, 1", "float16")),
     "moving": (MOVING, sidecar("moving", 64, 64, "64, 1, 1", "int8", "int32")),
+    "persistent": (
+        PERSISTENT,
+        sidecar("persistent", 16, 16, "16, 16, 1").replace('["ceil_div(N, 16)", "ceil_div(M, 16)", 1]', "[2, 1, 1]"),
+    ),
+    **SIBLINGS,
+    **UNBOXED,
 }

@@ -71,6 +71,7 @@ class _Writer:
         self.rows = rows
         self.ring = RingWriter(context, tensor=False)
         self.row = context.names.fresh("tile_row")
+        self.first = context.names.fresh("first_row")
         self.sources = [context.names.fresh(f"{m.name}_source") for m in rows]
 
     def edits(self) -> list[Edit]:
@@ -93,7 +94,7 @@ class _Writer:
         return lines
 
     def issue(self) -> list[str]:
-        f, ring, u, row = self.ring.f, self.ring, self.c.unit, self.row
+        f, ring, u = self.ring.f, self.ring, self.c.unit
         barrier = f"&{ring.full}[{ring.stage}]"
         sizes = " + ".join(f"{m.count} * {m.row_bytes}" for m in self.rows)
         lines = [
@@ -103,9 +104,24 @@ class _Writer:
             f"{u}__syncwarp();  // the bytes are expected before the first of them lands",
         ]
         for m, name in zip(self.rows, self.sources, strict=True):
-            lines += [
-                f"{u}for (int {row} = {ring.thread}; {row} < {m.count}; {row} += {WARP}) {{",
-                f"{u}{u}{f['copy']}({m.target.replace(ROW, row)}, {name}({row}), {m.row_bytes}, {barrier});",
-                f"{u}}}",
-            ]
+            lines += [u + line for line in self._rows(m, name, barrier)]
         return [*lines, "}"]
+
+    def _rows(self, m: RowMap, source: str, barrier: str) -> list[str]:
+        """The copies of one tile's rows, dealt to the lanes."""
+        u, row, thread = self.c.unit, self.row, self.ring.thread
+
+        def copy(number: str) -> str:
+            target = m.target.replace(ROW, number)
+            return f"{self.ring.f['copy']}({target}, {source}({number}), {m.row_bytes}, {barrier});"
+
+        if m.count <= WARP:
+            return [copy(thread)] if m.count == WARP else [f"if ({thread} < {m.count}) {copy(thread)}"]
+        inside = "" if m.count % WARP == 0 else f"if ({row} < {m.count}) "
+        return [
+            "#pragma unroll",
+            f"for (int {self.first} = 0; {self.first} < {m.count}; {self.first} += {WARP}) {{",
+            f"{u}const int {row} = {self.first} + {thread};",
+            f"{u}{inside}{copy(row)}",
+            "}",
+        ]
