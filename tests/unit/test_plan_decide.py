@@ -24,7 +24,7 @@ def with_warps(warps: int) -> Budget:
 def test_the_int8_example() -> None:
     found = decide(igemm(), igemm_budget(), SM_90)
     assert found.verdict == "pipeline"
-    assert found.predicted.keys() == {"ldg", "ldg_single", "cp_async2", "cp_async3", "cp_async4"}
+    assert found.predicted.keys() == {"ldg", "ldg_single", "cp_async2", "cp_async3", "cp_async4", "widen"}
     # Stages are equal in the model, as measured: the fewest are named.
     assert found.best == "cp_async2"
     best = found.predicted["cp_async2"]
@@ -153,3 +153,48 @@ def test_a_decision_is_always_made(
         assert 0 < prediction.low <= prediction.speedup <= prediction.high
     if num_tiles is not None and num_tiles < 2:
         assert found.verdict == "do_not_pipeline"
+
+
+def test_wider_loads_alone_are_predicted_where_there_are_any() -> None:
+    found = decide(igemm(), igemm_budget(), SM_90)
+    assert found.gain is not None
+    assert found.predicted["widen"].speedup == pytest.approx(found.gain.width)
+    assert 1.4 < found.predicted["widen"].speedup < found.predicted["cp_async2"].speedup
+    assert "widen" not in decide(igemm(widened_bytes=None), igemm_budget(), SM_90).predicted
+
+
+def test_a_cap_that_lets_one_more_block_in_is_predicted_once_it_is_compiled() -> None:
+    # 130 registers of 256 threads: one block per SM; at 128 two fit. The cliff of 1.7x.
+    facts = replace(igemm(), stall_cycles=600.0)
+    plan = budget(SM_90, threads=256, registers=130, smem_single_bytes=8 * KIB, staged_bytes=8 * KIB)
+    assert plan.rows[0].blocks_per_sm == 1
+    assert "cap_registers" not in decide(facts, plan, SM_90).predicted
+    found = decide(replace(facts, variant_registers={"cap_registers": 128}), plan, SM_90)
+    assert found.predicted["cap_registers"].speedup > 1.2
+    unchanged = decide(replace(facts, variant_registers={"cap_registers": 130}), plan, SM_90)
+    assert unchanged.predicted["cap_registers"].speedup == pytest.approx(1.0)
+
+
+def test_half_a_tile_is_predicted_at_twice_as_many_tiles() -> None:
+    registers = {"retile": 64, "retile2": 64}
+    facts = replace(igemm(), variant_registers=registers, retiled="BK")
+    found = decide(facts, igemm_budget(), SM_90).predicted
+    # The same work in more pieces does not come for less while the tile fits anyway.
+    assert 0.5 < found["retile"].speedup <= 1.0
+    assert found["retile"].speedup < found["retile2"].speedup < found["cp_async2"].speedup
+    # Where the whole tile's ring costs a block per SM and half of it does not, half is ahead.
+    tight = budget(SM_90, threads=128, registers=64, smem_single_bytes=100 * KIB, staged_bytes=100 * KIB)
+    assert (tight.rows[0].blocks_per_sm, tight.rows[1].blocks_per_sm) == (2, 1)
+    crossed = decide(facts, tight, SM_90).predicted
+    assert (
+        crossed["retile2"].speedup / crossed["cp_async2"].speedup
+        > found["retile2"].speedup / found["cp_async2"].speedup
+    )
+    assert "retile" not in decide(replace(facts, retiled="BM"), igemm_budget(), SM_90).predicted
+
+
+def test_moves_leave_the_verdict_about_pipelining_alone() -> None:
+    facts = replace(sgemm(), variant_registers={"cap_registers": 64})
+    before, after = decide(sgemm(), sgemm_budget(), SM_90), decide(facts, sgemm_budget(), SM_90)
+    assert (before.verdict, before.best) == (after.verdict, after.best)
+    assert after.best in {"ldg", "ldg_single", "cp_async2", "cp_async3", "cp_async4"}

@@ -17,10 +17,13 @@ from tilewright.plan.facts import PlanFacts
 from tilewright.plan.predict import (
     ASYNC_WAITED,
     BASELINE,
+    CAPPED,
+    RETILED,
     VARIANTS,
     WIDENED,
     TileCost,
     estimated_inputs,
+    halved,
     predicted_speedup,
     tile_cost,
 )
@@ -68,8 +71,9 @@ class Decision:
         ops_per_load: from the SASS, or None.
         warps_per_sm: active, of the baseline.
         predicted: by variant key: ``ldg``, ``ldg_single``, ``cp_async2``, ``cp_async3``, ``cp_async4``; those that the
-            architecture and the copies allow.
-        best: the key with the highest predicted speedup; of equals the one with fewer stages.
+            architecture and the copies allow. Beside them what is no pipelining: ``widen``, ``cap_registers``,
+            ``retile`` alone and in rings (``retile2``, …); the last two once they are compiled.
+        best: the key of a pipelined variant with the highest predicted speedup; of equals the one with fewer stages.
         gain: the predicted split, or None where no cp.async variant is possible.
         reasons: sentences, the most important first.
     """
@@ -99,15 +103,22 @@ def decide(facts: PlanFacts, plan: Budget, arch: Arch) -> Decision:
     best = max(predicted, key=lambda key: round(predicted[key].speedup, 2)) if predicted else None
     verdict, why = _verdict(facts, warps, predicted[best] if best else None)
     verdict, cliff_reasons = _after_the_cliff(verdict, plan)
+    moves = _moves(facts, plan, arch, baseline) if baseline is not None else {}
     return Decision(
         verdict=verdict,
         flop_per_byte=facts.flop_per_byte,
         ops_per_load=facts.ops_per_load,
         warps_per_sm=warps,
-        predicted=predicted,
+        predicted={**predicted, **moves},
         best=best,
         gain=_gain_split(facts, plan, arch, baseline, predicted) if baseline is not None else None,
-        reasons=(why, *cliff_reasons, *_facts_remarks(facts, arch), *_model_remarks(facts, predicted, best, baseline)),
+        reasons=(
+            why,
+            *cliff_reasons,
+            *_facts_remarks(facts, arch),
+            *_model_remarks(facts, predicted, best, baseline),
+            *_moves_remarks(moves, predicted[best] if best else None),
+        ),
     )
 
 
@@ -123,6 +134,34 @@ def _predictions(facts: PlanFacts, plan: Budget, arch: Arch, baseline: TileCost)
         low = speedup / uncertainty
         found[schedule.key] = Prediction(speedup, low if promised else min(low, 1.0), speedup * uncertainty)
     return found
+
+
+def _moves(facts: PlanFacts, plan: Budget, arch: Arch, baseline: TileCost) -> dict[str, Prediction]:
+    """What pays without pipelining: wider loads alone, one more block per SM, half a tile."""
+    uncertainty = 1 + BASE_UNCERTAINTY + UNCERTAINTY_PER_ESTIMATE * len(estimated_inputs(facts))
+    small, small_plan = halved(facts, plan)
+    found: dict[str, Prediction] = {}
+    for schedule in (WIDENED, CAPPED, *RETILED):
+        is_half = schedule in RETILED
+        if schedule == WIDENED and all(copy.widened_bytes is None for copy in facts.copies):
+            continue
+        if schedule != WIDENED and schedule.key not in facts.variant_registers:
+            continue
+        if is_half and facts.retiled != "BK":
+            continue  # half of BM changes the number of blocks, which the cost of a tile says nothing about
+        cost = tile_cost(small if is_half else facts, small_plan if is_half else plan, arch, schedule)
+        if cost is not None:
+            speedup = predicted_speedup(facts, baseline, cost, 2 if is_half else 1)
+            found[schedule.key] = Prediction(speedup, speedup / uncertainty, speedup * uncertainty)
+    return found
+
+
+def _moves_remarks(moves: Mapping[str, Prediction], best: Prediction | None) -> list[str]:
+    """Where a move is predicted to do as much as pipelining, it is the smaller change."""
+    key = max(moves, key=lambda name: moves[name].speedup, default=None)
+    if key is None or moves[key].speedup < CLEAR_GAIN or (best is not None and moves[key].speedup < best.speedup):
+        return []
+    return [f"{key} is predicted at {moves[key].speedup:.2f}x, no less than pipelining whole tiles."]
 
 
 def _gain_split(

@@ -54,6 +54,7 @@ class PlanFacts:
         blocks: of the launch at the default sizes.
         sms: of the card, when one is known.
         variant_registers: registers per thread of variants already compiled, by variant key.
+        retiled: which side of the tile the variant `retile` halves, where there is one.
     """
 
     copies: tuple[CopyFacts, ...]
@@ -75,6 +76,7 @@ class PlanFacts:
     blocks: int | None = None
     sms: int | None = None
     variant_registers: Mapping[str, int] = field(default_factory=dict)
+    retiled: Literal["BK", "BM", ""] = ""
 
     @property
     def flop_per_byte(self) -> float | None:

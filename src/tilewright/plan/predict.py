@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilewright.arch.arch import Arch
@@ -75,6 +75,15 @@ VARIANTS = (
 )
 # The steps that a gain is split into: only the width, then asynchronous but waited for at once.
 WIDENED = Schedule("widen", 1, 0, "register")
+# One more block per SM, because fewer registers are used: as many as the variant was compiled to.
+CAPPED = Schedule("cap_registers", 1, 0, "source")
+# Half of BK, alone and in rings: twice as many tiles of half the bytes and half the math.
+RETILED = (
+    Schedule("retile", 1, 0, "source"),
+    Schedule("retile2", 2, 1, "async"),
+    Schedule("retile3", 3, 2, "async"),
+    Schedule("retile4", 4, 3, "async"),
+)
 ASYNC_WAITED = Schedule("async_waited", 2, 0, "async")
 
 
@@ -138,12 +147,41 @@ def tile_cost(facts: PlanFacts, plan: Budget, arch: Arch, schedule: Schedule) ->
     return TileCost(issue, shared, math_cycles, memory, alone, filling, fit.blocks_per_sm, fit.warps_per_sm, cycles)
 
 
-def predicted_speedup(facts: PlanFacts, baseline: TileCost, variant: TileCost) -> float:
-    """Baseline's time over the variant's for a whole K-loop, the filling of the pipeline included."""
+def predicted_speedup(facts: PlanFacts, baseline: TileCost, variant: TileCost, tiles_per_tile: int = 1) -> float:
+    """Baseline's time over the variant's for a whole K-loop, the filling of the pipeline included.
+
+    Args:
+        tiles_per_tile: tiles of the variant that do the work of one of the baseline.
+    """
     if facts.num_tiles is None:
-        return baseline.cycles / variant.cycles
+        return baseline.cycles / (tiles_per_tile * variant.cycles)
     tiles = max(facts.num_tiles, 1)
-    return (tiles * baseline.cycles + baseline.filling) / (tiles * variant.cycles + variant.filling)
+    whole = tiles * baseline.cycles + baseline.filling
+    return whole / (tiles_per_tile * tiles * variant.cycles + variant.filling)
+
+
+def halved(facts: PlanFacts, plan: Budget) -> tuple[PlanFacts, Budget]:
+    """The same kernel at half of BK."""
+
+    def half(value: float | None) -> float | None:
+        return None if value is None else value / 2
+
+    copies = tuple(replace(copy, tile_bytes=copy.tile_bytes // 2) for copy in facts.copies)
+    reads = facts.shared_loads
+    small = replace(
+        facts,
+        copies=copies,
+        BK=None if facts.BK is None else facts.BK // 2,
+        num_tiles=None if facts.num_tiles is None else 2 * facts.num_tiles,
+        math_per_tile=half(facts.math_per_tile),
+        compute_instructions=half(facts.compute_instructions),
+        load_instructions=half(facts.load_instructions),
+        stall_cycles=half(facts.stall_cycles),
+        shared_loads=None if reads is None else {name: count / 2 for name, count in reads.items()},
+    )
+    kept_bytes = plan.smem_single_bytes - plan.staged_bytes
+    staged_bytes = plan.staged_bytes // 2
+    return small, replace(plan, smem_single_bytes=kept_bytes + staged_bytes, staged_bytes=staged_bytes)
 
 
 def estimated_inputs(facts: PlanFacts) -> tuple[str, ...]:

@@ -253,6 +253,9 @@ def _variant(v: StudiedVariant, studied: Study, ran: Ran) -> record.Variant:
         return record.Variant(v.name, v.stages, "refused", v.refusal, notes=v.notes)
     if ran.refusal is not None:
         return record.Variant(v.name, v.stages, "refused", ran.refusal, notes=v.notes)
+    unlike = _unlike_at_half(v, ran)
+    if unlike is not None:
+        return record.Variant(v.name, v.stages, "refused", unlike, notes=v.notes)
     label = record.variant_label(v.name, v.stages)
     verify, measure = ran.verify[label], ran.measure[label]
     status: record.Status = {"passed": "accepted", "failed": "failed", "not_run": "built"}[verify.verdict]  # type: ignore[assignment]
@@ -271,6 +274,17 @@ def _variant(v: StudiedVariant, studied: Study, ran: Ran) -> record.Variant:
         controls=_controls(v, label, studied, ran),
         attribution=attribute(v, studied, ran),
         notes=v.notes,
+    )
+
+
+def _unlike_at_half(v: StudiedVariant, ran: Ran) -> record.Refusal | None:
+    """At half a tile the kernel itself computes something else: its constant cannot be halved, which is no fault."""
+    seen = ran.verify.get(record.variant_label("retile", 1)) if v.name == "retile" else None
+    if seen is None or seen.verdict != "failed":
+        return None
+    where = "; ".join(f"{c.size}: {c.message or 'results differ'}" for c in seen.checks if c.verdict == "failed")
+    return record.Refusal(
+        "not_proven", f"at half of {v.side} the kernel does not compute the same: {where or seen.reason}"
     )
 
 

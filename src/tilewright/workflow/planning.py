@@ -61,6 +61,7 @@ def plan_facts(
         pitch_b_bytes=_pitch(kernel, 1),
         blocks=blocks,
         variant_registers=registers,
+        retiled=next((v.side for v in variants if v.side), ""),
     )
 
 

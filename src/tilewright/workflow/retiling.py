@@ -25,6 +25,7 @@ from tilewright.workflow.understanding import understand
 from tilewright.workflow.variants import Attempt, make, proof_of, refused, studied, wanting
 
 NAME = "retile"
+MOST_RINGS = 2  # of half a tile: each is compiled and verified
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def retiled(bench: Bench, kernel: TiledKernel, stages: tuple[int, ...], plan: Bu
         if isinstance(found, Retiled):
             others = tuple(f"half of {s}: {r.message}" for s, r in refusals)
             plain = studied(NAME, 1, found.attempt, found.bench, others, notes=(found.note(),))
-            return [plain, *_rings(found, stages, plan)]
+            return [replace(v, side=side) for v in (plain, *_rings(found, stages, plan))]
         refusals.append((side, found))
     first = refusals[0][1]
     message = "; ".join(f"half of {s}: {r.message}" for s, r in refusals)
@@ -166,7 +167,7 @@ def _expected(bench: Bench, kernel: TiledKernel, read: TiledKernel) -> int | str
 
 
 def _rings(found: Retiled, stages: tuple[int, ...], plan: Budget) -> list[StudiedVariant]:
-    """Half tiles in rings of cp.async, for the stages at which whole ones cost blocks per SM or do not fit at all."""
+    """Half tiles in rings of cp.async, for the first stages at which whole ones cost blocks per SM or do not fit."""
     bench, attempt = found.bench, found.attempt
     if not bench.arch.has_cp_async or bench.threads is None:
         return []
@@ -183,7 +184,7 @@ def _rings(found: Retiled, stages: tuple[int, ...], plan: Budget) -> list[Studie
         whole, row = plan.row(count), half.row(count)
         if whole is None or row is None or not (whole.crosses_cliff or not whole.fits):
             continue
-        if row.blocks_per_sm <= whole.blocks_per_sm:
+        if row.blocks_per_sm <= whole.blocks_per_sm or len(out) == MOST_RINGS:
             continue
         made = make(NAME, count, lambda r, n=count: _ring(found, n, r), bench, row.fits)  # type: ignore[misc]
         gained = f"{row.blocks_per_sm} blocks per SM in the budget, {whole.blocks_per_sm} with the whole tile"

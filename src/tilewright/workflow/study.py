@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tilewright.build.artifact import Artifact
 from tilewright.launch.bind import LaunchChange
@@ -35,6 +36,7 @@ class StudiedVariant:
 
     Attributes:
         change: what its launch does differently.
+        side: of `retile`, which side of the tile is halved: ``BK`` or ``BM``.
     """
 
     name: str
@@ -48,6 +50,7 @@ class StudiedVariant:
     resources: Resources = field(default_factory=Resources)
     notes: tuple[str, ...] = ()
     waited: StudiedControl | None = None
+    side: Literal["BK", "BM", ""] = ""
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,9 @@ def _finished(name: str, stages: int, best: Attempt, bench: Bench, tried: tuple[
         refusal = record.Refusal("no_overlap", "the compiler undid the overlap", hint="; ".join(tried))
     if refusal is not None:
         return refused(name, stages, refusal)
-    return studied(name, stages, best, bench, tried, _waited(best, bench.compiler))
+    # A twin is worth its compilation where the gain is split into factors: half a tile has none.
+    waited = _waited(best, bench.compiler) if name != "retile" else None
+    return studied(name, stages, best, bench, tried, waited)
 
 
 def wanting(best: Attempt, baseline: OverlapProof, tried: tuple[str, ...]) -> record.Refusal | None:
