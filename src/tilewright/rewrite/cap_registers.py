@@ -30,8 +30,9 @@ def bounded(
         evaluate: what an argument of the bounds is worth; None where that is not known.
     """
     start, end = function.span.start, function.body.start
-    head = lexical.without_comments(source.text)[start:end]
-    refused = _unclear(source, function, head)
+    bare = lexical.without_comments(source.text)
+    head = bare[start:end]
+    refused = _unclear(source, function, head, _in_front(bare, start))
     if refused is not None:
         return refused
     found = _BOUNDS.search(head)
@@ -65,15 +66,21 @@ def _not_understood(function: KernelFunction, what: str, hint: str = "") -> Refu
     return Refusal("not_understood", what, function.line, hint)
 
 
-def _unclear(source: KernelSource, function: KernelFunction, head: bytes) -> Refusal | None:
+def _in_front(bare: bytes, start: int) -> bytes:
+    """What stands between the kernel and what ends before it, directives apart: a macro there may belong to it."""
+    above = bare[max(bare.rfind(c, 0, start) for c in (b";", b"}", b"{")) + 1 : start]
+    return b"\n".join(line for line in above.split(b"\n") if not line.lstrip().startswith(b"#"))
+
+
+def _unclear(source: KernelSource, function: KernelFunction, head: bytes, in_front: bytes) -> Refusal | None:
     """What makes a kernel's head unsafe to edit."""
     if b"#" in head:
         return _not_understood(function, "the preprocessor cuts through the kernel's head")
-    if len(_BOUNDS.findall(head)) > 1 or len(_GLOBAL.findall(head)) != 1:
+    if len(_BOUNDS.findall(in_front + head)) > 1 or _BOUNDS.search(in_front) or len(_GLOBAL.findall(head)) != 1:
         return _not_understood(function, "the kernel's head does not name `__global__` once, with bounds once at most")
     if _OTHER_LIMITS.search(head):
         return _not_understood(function, "the kernel limits its registers by other means")
-    for name in sorted(lexical.identifiers(head)):
+    for name in sorted(lexical.identifiers(in_front + head)):
         macro = source.macros.get(name)
         if macro is not None and re.search(r"\b(__launch_bounds__|__maxnreg__|__global__)\b", macro.body):
             return _not_understood(function, f"the macro `{name}` holds the kernel's bounds")

@@ -133,8 +133,19 @@ def _halved(opened: OpenKernel, kernel: TiledKernel, name: str, value: int) -> E
     if literal is not None:
         new = old.replace(bare, f"{value // 2}{literal[2]}")
     else:
-        new = f"(({old}) / 2)" if macro else f"({old}) / 2"
+        half = f"{old if _is_parenthesised(old) else f'({old})'} / 2"
+        new = f"({half})" if macro else half
     return Edit(match.start(1), match.end(1), new)
+
+
+def _is_parenthesised(text: str) -> bool:
+    """Whether the first parenthesis closes at the very end."""
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if depth == 0:
+            return c == ")" and i == len(text) - 1
+    return False
 
 
 def _compares(text: str, match: re.Match[str]) -> bool:
