@@ -71,6 +71,13 @@ ACCEPTED = {
         "        Vs[ty][tx] = (k0 + ty < K && col < N) ? B[(k0 + ty) * N + col] : 0.0f;\n"
         "        __syncthreads();\n        for (int k = 0; k < T; ++k) sum += Vs[k][tx];",
     ),
+    "two load phases, an open end": gemm(
+        shared="__shared__ float Vs[T][T];",
+        compute=MATH + "\n        __syncthreads();\n"
+        "        Vs[ty][tx] = (k0 + ty < K && col < N) ? B[(k0 + ty) * N + col] : 0.0f;\n"
+        "        __syncthreads();\n        for (int k = 0; k < T; ++k) sum += Vs[k][tx];",
+        end="",
+    ),
     "a struct": gemm(
         file="struct Shape { int m, k; };",
         before="Shape shape;\n    shape.m = M;\n    shape.k = K;",
@@ -83,7 +90,7 @@ ACCEPTED = {
     ),
 }
 
-STAGED = {"threads return early, in two steps": 1, "two load phases": 3}
+STAGED = {"threads return early, in two steps": 1, "two load phases": 3, "two load phases, an open end": 3}
 
 
 @pytest.mark.parametrize("name", ACCEPTED)

@@ -77,6 +77,9 @@ REFUSED: dict[str, tuple[str, str, str]] = {
         gemm(shared="__shared__ float Two[2][T][T];",
              load="Two[k0 / T % 2][ty][tx] = A[row * K + k0 + tx];", compute="sum += Two[k0 / T % 2][tx][ty];", end=""),
         "already_pipelined", "__syncthreads();"),
+    "a tile that is read behind the last barrier": (
+        gemm(compute="{0}\n        __syncthreads();\n        sum += As[tx][ty]; // late", end=""),
+        "baseline_race", "// late"),
     "stores that loads may see": (
         gemm(compute="{0}\n        C[row * N + col] = sum; // between"), "may_alias", "// between"),
     "stores that loads see": (

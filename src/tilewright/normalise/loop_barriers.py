@@ -34,6 +34,33 @@ def displaced_barriers(situation: Situation) -> Change | Refusal | None:
     return None
 
 
+def open_ends(situation: Situation) -> Change | Refusal | None:
+    """``load K | sync | … | sync | rest`` → the same with a barrier behind the rest.
+
+    Where the rest leaves K's arrays alone nothing waits for that barrier, and the loop has the form that is known. All
+    threads that pass the barriers before pass it too. A rewrite leaves it out again.
+    """
+    sites = Sites(situation.kernel)
+    for loop in sites.tile_loops():
+        body = statements(loop.body)
+        cuts = [i for i, s in enumerate(body) if is_barrier(s)]
+        if len(cuts) < 2 or cuts[0] == 0 or not isinstance(loop.body, ir.Block) or loop.body.span.within:
+            continue
+        rest = tuple(s for s in body[cuts[-1] + 1 :] if not isinstance(s, ir.Nothing))
+        filled = sites.collector.collect(body[: cuts[0]]).stores_to_shared()
+        late = sites.collector.collect(rest)
+        touched = late.reads | late.stores_to_shared()
+        if not rest or not filled or rest[-1].span.within or late.unknown or late.jumps or filled & touched:
+            continue
+        if any(s.place.space not in ("local", "global") and s.place.symbol is None for s in late.stores):
+            continue
+        to = rest[-1].span.end
+        put = f"\n{indent_at(sites.text, rest[-1].span.start)}__syncthreads();"
+        said = "a barrier put at the end of the loop: what stands there does not touch the tiles"
+        return Change((Edit(to, to, put),), said, sites.line(rest[-1]))
+    return None
+
+
 def _matters(part: Body) -> bool:
     return any(not isinstance(s, ir.Nothing) for s in part)
 
@@ -101,6 +128,8 @@ def second_loads(situation: Situation) -> Change | Refusal | None:
         cuts = [i for i, s in enumerate(body) if is_barrier(s)]
         if len(cuts) < 3 or not isinstance(loop.body, ir.Block) or any(s.span.within for s in body):
             continue
+        if cuts[0] != 0 and any(not isinstance(s, ir.Nothing) for s in body[cuts[-1] + 1 :]):
+            continue  # nothing would keep the next loads behind the last statements
         gate = cuts[1] if cuts[0] == 0 else cuts[0]  # the barrier behind the first loads
         if not sites.collector.collect(body[:gate]).stores_to_shared():
             continue

@@ -15,7 +15,7 @@ from tilewright.normalise import (
     shared_declarations,
 )
 from tilewright.normalise.dynamic import dynamic
-from tilewright.normalise.inline import inline
+from tilewright.normalise.front import front
 from tilewright.normalise.result import Normalised, Pass, Situation
 from tilewright.source.edits import finish
 from tilewright.source.kernel import Refusal
@@ -23,7 +23,7 @@ from tilewright.source.line_map import LineMap
 from tilewright.source.reader import OpenKernel, reopen
 
 PASSES: tuple[Pass, ...] = (
-    inline,
+    front,
     shared_declarations.split,
     shared_declarations.hoist,
     dynamic,
@@ -36,6 +36,7 @@ PASSES: tuple[Pass, ...] = (
     loop_variables.own_variable,
     loop_copies.copy_loops,
     loop_barriers.displaced_barriers,
+    loop_barriers.open_ends,
     loop_barriers.second_loads,
     loop_forms.unreadable,
 )

@@ -174,8 +174,18 @@ class KLoopFinder:
             phases = Phases(loop, header, load, compute, body[cuts[0]], body[cuts[-1]])
         behind = next((s for s in rest if not isinstance(s, ir.Nothing)), None)
         if behind is not None:
-            return self._no("statements follow the last barrier of the K-loop", behind)
+            return self._behind_last(behind, phases, rest)
         return self._nested(phases) or self._order(phases)
+
+    def _behind_last(self, behind: ir.Stmt, phases: Phases, rest: tuple[ir.Stmt, ...]) -> Refusal:
+        late, filled = self.collector.collect(rest), self.collector.collect(phases.load).stores_to_shared()
+        read = sorted(filled & (late.reads | late.stores_to_shared()))
+        if not read or late.barriers or late.other_barriers or "__syncwarp" in late.calls:
+            return self._no("statements follow the last barrier of the K-loop", behind)
+        name = self.kernel.symbols[read[0]].name
+        what = f"`{name}` is used behind the last barrier of the loop: a warp may refill it meanwhile"
+        hint = "add a __syncthreads() at the end of the loop"
+        return Refusal("baseline_race", what, self.line(behind), hint)
 
     def _nested(self, phases: Phases) -> Refusal | None:
         """Barriers inside other statements: in the compute phase, where all threads pass them or none."""

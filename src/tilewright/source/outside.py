@@ -52,7 +52,7 @@ class OutsideUses:
             # The next run of the K-loop finds what this one and what is behind it have left in one stage only.
             names = ", ".join(f"`{self._kernel.symbols[s].name}`" for s in sorted({n.symbol or 0 for n in uses}))
             assumptions.append(
-                f"in every run of the K-loop, {names} is read only where that run's own loads have filled it"
+                f"in every run of the K-loop and behind it, {names} is read only where that run has stored to it"
             )
         return Outside(first, uses, refusal, tuple(assumptions))
 
