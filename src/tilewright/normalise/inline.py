@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tilewright.normalise.inline_arguments import Arguments, Binding
@@ -12,7 +13,7 @@ from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir, lexical
 from tilewright.source.c_types import plain
 from tilewright.source.definitions import scope_of
-from tilewright.source.edits import WIDTH, Edit, indent_at, line_end
+from tilewright.source.edits import WIDTH, Edit, indent_at, line_end, line_start
 from tilewright.source.effects import short_name
 from tilewright.source.expr_types import CType, Types
 from tilewright.source.kernel import Refusal
@@ -45,7 +46,7 @@ def inline(situation: Situation) -> Change | Refusal | None:
         if isinstance(text, str):
             refused = refused or (f"the load phase calls `{name}`, which cannot be written out: {text}", site)
             continue
-        edits.append(text)
+        edits += text
         names.append(name)
         done = site.stmt.span.end if site.whole else site.call.span.end
     if edits:
@@ -76,8 +77,8 @@ class _Writer:
         self.given = given
         self.text = kernel.source.text
 
-    def write(self) -> Edit | str:
-        """The edit, or why there is none."""
+    def write(self) -> list[Edit] | str:
+        """The edits, or why there are none."""
         why = self.callee.unreadable()
         if why is not None:
             return why
@@ -97,10 +98,10 @@ class _Writer:
         why = self._in_macros(bound)
         if why is not None:
             return why
-        edit = self._statement(bound) if self.site.whole else self._expression(bound)
-        if isinstance(edit, Edit):
+        edits = self._statement(bound) if self.site.whole else self._expression(bound)
+        if not isinstance(edits, str):
             self.given |= given
-        return edit
+        return edits
 
     def _once(self) -> bool:
         """A function's shared arrays are there once: so may its body be, outside loops."""
@@ -138,7 +139,7 @@ class _Writer:
         """Locals of the function that would hide an argument, or meet another name of the kernel."""
         inside = {w for t in (*bound.names.values(), *bound.types.values()) for w in words(t)}
         mine = words(self.callee.body)
-        for name in sorted(self.callee.own):
+        for name in sorted(self.callee.own - bound.names.keys()):
             if name in inside or (name in self.callee.top and name in given):
                 n = 1
                 while f"{name}_{n}" in given or f"{name}_{n}" in mine:
@@ -174,9 +175,14 @@ class _Writer:
         return None
 
     # -- text -----------------------------------------------------------------------------------------
-    def _statement(self, bound: Binding) -> Edit | str:
-        """The body in place of a call that is a statement."""
-        body = self._body(bound)
+    def _statement(self, bound: Binding) -> list[Edit] | str:
+        """The body in place of a call that is a statement; its constants in front of the loop."""
+        at, outer = self._in_front()
+        constants = [] if at is None else [s for s in self.callee.parsed.body.body if self._is_constant(s)]
+        inner = {s.name for s in self.kernel.symbols.values() if at is not None and s.span.start > at}
+        if any(words(self._piece(s.span.start, s.span.end, bound)) & inner for s in constants):
+            constants = []
+        body = self._body(bound, constants)
         if body is None:
             return "a return in the middle of it"
         span, indent = self.site.stmt.span, indent_at(self.text, self.site.stmt.span.start)
@@ -194,37 +200,55 @@ class _Writer:
             lines = [indent + "{", *lines, indent + "}"]
         rest = self.text[span.end : line_end(self.text, span.end)].strip()
         new = "\n".join(lines).lstrip() + ("\n" + indent if rest and not rest.startswith(b"}") else "")
-        return Edit(span.start, span.end, new)
+        edits = [Edit(span.start, span.end, new)]
+        if at is not None and constants:
+            texts = [one_line(self._piece(s.span.start, s.span.end, bound)) for s in constants]
+            edits.append(Edit(at, at, "".join(f"{outer}{t}\n" for t in texts)))
+        return edits
 
-    def _body(self, bound: Binding) -> str | None:
-        """The body's text; an early return guards what follows it."""
+    def _is_constant(self, stmt: ir.Stmt) -> bool:
+        named = isinstance(stmt, ir.Declare) and all("constexpr" in s.type_text.split() for s in stmt.symbols)
+        return named and not stmt.span.within
+
+    def _in_front(self) -> tuple[int | None, str]:
+        """Where the kernel's own loop around the call begins, its pragmas included; None outside loops."""
+        start = self.site.stmt.span.start
+        for stmt in self.kernel.body.body:
+            if isinstance(stmt, ir.For | ir.While) and stmt.span.start < start < stmt.span.end:
+                at = line_start(self.text, stmt.span.start)
+                if self.text[at : stmt.span.start].strip():
+                    return None, ""
+                while self.text[line_start(self.text, at - 1) : at].lstrip().startswith(b"#pragma"):
+                    at = line_start(self.text, at - 1)
+                return at, indent_at(self.text, stmt.span.start)
+        return None, ""
+
+    def _body(self, bound: Binding, without: list[ir.Stmt]) -> str | None:
+        """The body's text without some statements; an early return guards what follows it."""
         statements = self.callee.parsed.body.body
         jumps = [n for n in ir.walk(self.callee.parsed.body) if isinstance(n, ir.Jump) and n.kind == "return"]
-        if not jumps or self.site.last:
-            return replaced(self.callee.body, bound.names, bound.types)
         closing, at, out = 0, self.callee.body_start, ""
         for i, stmt in enumerate(statements):
-            inside = [j for j in jumps if stmt.span.start <= j.span.start < stmt.span.end]
-            if not inside:
+            inside = [] if self.site.last else [j for j in jumps if stmt.span.start <= j.span.start < stmt.span.end]
+            if stmt in without or (isinstance(stmt, ir.Jump) and inside and i == len(statements) - 1):
+                new = ""
+            elif not inside:
                 continue
-            if any(j.value is not None for j in inside) or stmt.span.within:
-                return None
-            out += self._piece(at, stmt.span.start, bound)
-            at = stmt.span.end
-            if isinstance(stmt, ir.Jump):
-                if i != len(statements) - 1:
-                    return None
             elif isinstance(stmt, ir.If) and stmt.otherwise is None and _only_returns(stmt.then):
-                out += f"if (!({self._piece(stmt.condition.span.start, stmt.condition.span.end, bound)})) {{"
+                new = f"if (!({self._piece(stmt.condition.span.start, stmt.condition.span.end, bound)})) {{"
                 closing += 1
             else:
                 return None
-        return out + self._piece(at, self.callee.body_end, bound).rstrip() + "\n}" * closing
+            if any(j.value is not None for j in inside) or stmt.span.within:
+                return None
+            out += self._piece(at, stmt.span.start, bound) + new
+            at = stmt.span.end
+        return _no_gaps(out + self._piece(at, self.callee.body_end, bound)).rstrip() + "\n}" * closing
 
     def _piece(self, start: int, end: int, bound: Binding) -> str:
         return replaced(self.callee.source(start, end), bound.names, bound.types)
 
-    def _expression(self, bound: Binding) -> Edit | str:
+    def _expression(self, bound: Binding) -> list[Edit] | str:
         """What the function returns in place of a call inside an expression."""
         match self.callee.parsed.body.body:
             case (ir.Jump(kind="return", value=ir.Expr() as value),) if not value.span.within:
@@ -239,7 +263,7 @@ class _Writer:
         bare = isinstance(around, ir.Call | ir.Declare | ir.Do) or (
             isinstance(around, ir.Assign | ir.Index) and ir.children(around)[1] is call
         )
-        return Edit(call.span.start, call.span.end, text if bare else operand(text))
+        return [Edit(call.span.start, call.span.end, text if bare else operand(text))]
 
     def _is_of(self, value: ir.Expr, kind: str, bound: Binding) -> bool:
         """Whether what is returned has the function's type already."""
@@ -263,6 +287,11 @@ def _declared(node: Node) -> set[str]:
         name = child.child_by_field_name("name") or child.child_by_field_name("declarator")
         out |= words((name.text or b"").decode(errors="replace")) if name is not None else set()
     return out
+
+
+def _no_gaps(text: str) -> str:
+    """Without the blank lines that a statement leaves where it is taken out."""
+    return re.sub(r"\n(?:[ \t]*\n){2,}", "\n\n", re.sub(r"^(?:[ \t]*\r?\n)+", "", text))
 
 
 def _only_returns(stmt: ir.Stmt) -> bool:

@@ -114,11 +114,10 @@ class Arguments:
                 self.out.names[parameter.name] = given
             else:
                 kind = " ".join(w for w in self._own_text(parameter.type_text).split() if w != "const")
-                if kind == "auto" or not _SCALAR.match(kind) or self.expression:
+                if kind == "auto" or not _SCALAR.match(kind):
                     return self._no(f"the type of its template argument {parameter.name} is not understood")
-                name = self.fresh(parameter.name)
-                self.out.lines.append(f"constexpr {kind} {name} = {given};")
-                self.out.names[parameter.name] = name
+                # In place, and not as a constant of its own: what is declared in the loop is not known in front of it.
+                self.out.names[parameter.name] = f"int({given})" if kind == "int" else f"static_cast<{kind}>({given})"
         return True
 
     def _same_constant(self, kind: str, given: str) -> bool:
@@ -197,9 +196,10 @@ class Arguments:
         behind = bool(symbol.pointers or symbol.dims)
         others = {n.symbol for n in ir.walk(arg) if isinstance(n, ir.Name) and n.symbol is not None} & changed
         fixed = self._fixed(symbol)
+        hidden = symbol.name in self.callee.own  # by a local of the same name: both keep one name
         if symbol.reference:
-            return self._reference(parameter, arg, fixed, others)
-        steady = fixed and not others
+            return self._reference(parameter, arg, fixed and not hidden, others)
+        steady = fixed and not others and not hidden
         if behind:
             if steady and self._steady_place(arg) and self._same_pointee(symbol, arg) and not self._asks_type(symbol):
                 shared = self.places.at(arg).space == "shared"
@@ -229,7 +229,14 @@ class Arguments:
             and kind.pointers == symbol.pointers
             and self._canonical(kind.base) == self._canonical(self._base(symbol))
         )
-        if same and self._steady_place(arg, lvalue=True) and (alone or symbol.dims) and not self._asks_type(symbol):
+        hidden = symbol.name in self.callee.own
+        if (
+            same
+            and not hidden
+            and self._steady_place(arg, lvalue=True)
+            and (alone or symbol.dims)
+            and not self._asks_type(symbol)
+        ):
             moved = {n.symbol for n in ir.walk(arg) if isinstance(n, ir.Name)} - {getattr(root(arg), "symbol", None)}
             if not moved & others:
                 self.out.names[symbol.name] = self.text(arg)
@@ -377,6 +384,9 @@ class Arguments:
                 return CType("int")
             case ir.Number(value=float(), text=t):
                 return CType("float" if t[-1:] in "fF" else "double")
+            case ir.Ternary(then=a, otherwise=b):
+                one, two = self._type(a), self._type(b)
+                return one if one is not None and not one.rank and self.types.same(one, two) else None
             case ir.Call():
                 found = find(self.kernel, arg)
                 if isinstance(found, Callee) and not found.definition.template and _SCALAR.match(found.returns):

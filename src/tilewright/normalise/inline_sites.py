@@ -78,6 +78,9 @@ class CallSites:
             return True
         for stmt in segment:
             for call in ir.walk(stmt):
+                target = call.left if isinstance(call, ir.Assign) else None  # `at(tile, y, x) = …`
+                if isinstance(target, ir.Call) and self._own(target) and any(map(self._is_shared, target.args)):
+                    return True
                 function = self.kernel.functions.get(short_name(call.callee)) if isinstance(call, ir.Call) else None
                 if function is None or not isinstance(call, ir.Call):
                     continue

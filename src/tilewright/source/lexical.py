@@ -17,6 +17,8 @@ _FORCE_INLINE = re.compile(rb"\b(?:__forceinline__|__noinline__|__grid_constant_
 _UNDEF = re.compile(r"^[ \t]*#[ \t]*undef[ \t]+(\w+)", re.MULTILINE)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^)]*)\))?[ \t]*((?:[^\n\\]|\\\r?\n|\\.)*)", re.MULTILINE)
 
+_WORD_OR_STRING = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])+\'|\b[A-Za-z_]\w*\b')
+
 
 @dataclass(frozen=True)
 class Macro:
@@ -110,7 +112,7 @@ def expand(macro: Macro, args: tuple[str, ...]) -> str | None:
     if len(args) != len(macro.params) or "#" in macro.body or any("..." in p for p in macro.params):
         return None
     values = dict(zip(macro.params, args, strict=True))
-    return re.sub(r"\b[A-Za-z_]\w*\b", lambda m: values.get(m[0], m[0]), macro.body)
+    return _WORD_OR_STRING.sub(lambda m: values.get(m[0], m[0]), macro.body)
 
 
 def line_of(text: bytes, offset: int) -> int:

@@ -60,6 +60,11 @@ class Macros:
     def __contains__(self, name: str) -> bool:
         return name in self._macros
 
+    def takes(self, name: str, whole: str, inner: Node, node: Node) -> bool:
+        """Whether the preprocessor takes the name of a variable where it is declared: not without its ``(``."""
+        behind = whole.encode()[inner.end_byte - node.start_byte :].lstrip()
+        return self._macros[name].params is None or behind.startswith(b"(")
+
     def use(self, node: Node) -> tuple[Macro, tuple[str, ...]] | None:
         """The macro and its arguments, where the node is a use of one."""
         if node.type == "call_expression":
@@ -112,6 +117,10 @@ class Macros:
         """The node types at the top of the expansion, through macros that it consists of."""
         kinds: set[str] = set()
         for statement in block.named_children:
+            if statement.type == "comment" or (
+                statement.type == "expression_statement" and not statement.named_children
+            ):
+                continue
             inner = statement.named_children[0] if statement.type == "expression_statement" else statement
             nested = self.expanded(inner, depth + 1) if self.use(inner) is not None else None
             if nested is None or isinstance(nested, str):
