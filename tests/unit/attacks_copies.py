@@ -92,7 +92,6 @@ def vectors() -> Iterator[Attack]:
             "float4 tmp = CONST4(A[a_row * K + a_col]);\n",
             "float4 tmp = at < K ? CONST4(A[a_row * K + a_col]) : make_float4(0, 0, 0, 0);\n        at += BK;\n",
         ),
-        **refuse("not_understood", "= tmp.x;"),
     )
     yield vector(
         "guarded register",
@@ -108,11 +107,9 @@ def vectors() -> Iterator[Attack]:
             "float4 tmp = k + 8 < K ? CONST4(A[a_row * K + a_col]) : make_float4(1, 2, 3, 4);\n",
         ),
     )
+    yield vector("lane computed", (lane0, lane0.replace("tmp.x", "tmp.x * 2.0f")), without={ASYNC: "converts_type"})
     yield vector(
-        "lane computed", (lane0, lane0.replace("tmp.x", "tmp.x * 2.0f")), **refuse("not_understood", "tmp.x * 2.0f")
-    )
-    yield vector(
-        "lane converted", (lane0, lane0.replace("tmp.x", "(float)(int)tmp.x")), **refuse("not_understood", "(int)tmp.x")
+        "lane converted", (lane0, lane0.replace("tmp.x", "(float)(int)tmp.x")), without={ASYNC: "converts_type"}
     )
     yield vector(
         "lane stored twice", (lane0, lane0 + lane0.replace("tmp.x", "tmp.y")), without={ASYNC: "not_understood"}
@@ -201,6 +198,7 @@ def widened() -> Iterator[Attack]:
     copy_a = "As[i] = (row0 + row < M && k0 + col < K) ? A[(row0 + row) * K + k0 + col] : 0;"
     loop_a = "for (int i = tid; i < BM * BK; i += THREADS) {\n            int row = i / BK;"
     narrow = {ASYNC: "not_contiguous"}
+    passes = {LDG: "not_understood", SINGLE: "not_understood", ASYNC: "unsupported_width"}
     yield byte("as it is")
     yield byte(
         "shifts and masks",
@@ -328,18 +326,16 @@ def widened() -> Iterator[Attack]:
         (loop_a, loop_a.replace("i < BM * BK", "i < BM * BK + 0 * M")),
         without={LDG: "not_understood", SINGLE: "not_understood", **narrow},
     )
-    yield byte(
-        "index advanced in the body", (copy_a, copy_a + "\n            i += 0;"), **refuse("not_understood", "i += 0")
-    )
+    yield byte("index advanced in the body", (copy_a, copy_a + "\n            i += 0;"), without=passes)
     yield byte(
         "downwards",
         (loop_a, "for (int i = BM * BK - 1 - tid; i >= 0; i -= THREADS) {\n            int row = i / BK;"),
-        **refuse("not_understood", "i -= THREADS"),
+        without=passes,
     )
     yield byte(
         "continue in the copy loop",
         (copy_a, "if (K < 0) continue;\n            " + copy_a),
-        **refuse("not_understood", "continue"),
+        without={ASYNC: "unsupported_width"},
     )
     yield byte(
         "nested copy loops",
@@ -348,7 +344,7 @@ def widened() -> Iterator[Attack]:
             "for (int row = tid / BK; row < BM; row += THREADS / BK) {\n          for (int i = row * BK + tid % BK; i < row * BK + tid % BK + 1; ++i) {",
         ),
         (copy_a + "\n        }", copy_a + "\n        }}"),
-        **refuse("not_understood", "for (int i = row"),
+        without={ASYNC: "unsupported_width"},
     )
     yield byte("pragma on the copy loop", ("        " + loop_a, "        #pragma unroll 4\n        " + loop_a))
     yield byte(

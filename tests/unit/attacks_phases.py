@@ -35,20 +35,18 @@ def phases() -> Iterator[Attack]:
         (BEFORE, BEFORE + "    int tile = 0;\n"),
         (LOAD_A, "        int mine = tile;\n        tile += 1;\n" + LOAD_A),
         (MATH, MATH.replace("sum +=", "sum += (mine + 1) *")),
-        **refuse("not_understood", "(mine + 1)"),
     )
     yield scalar(
         "loaded register used by the compute phase",
         (LOAD_A, "        float extra = A[row * K];\n" + LOAD_A),
         (MATH, MATH.replace("sum +=", "sum += extra *")),
-        **refuse("not_understood", "extra *", False),
+        values=False,
     )
     yield scalar(
         "bumped index used by the compute phase",
         (BEFORE, BEFORE + "    int tile = 0;\n"),
         (LOAD_A, "        tile++;\n" + LOAD_A),
         (MATH, MATH.replace("sum +=", "sum += tile *")),
-        **refuse("not_understood", "tile *"),
     )
     yield scalar(
         "load phase reads what compute changes",

@@ -88,12 +88,12 @@ def tiles() -> Iterator[Attack]:
     yield scalar(
         "if without else",
         (LOAD_A, "        if (row < M && k0 + tx < K) As[ty][tx] = A[row * K + k0 + tx];\n"),
-        **refuse("not_understood", "if (row < M && k0", False),
+        without={LDG: "loop_carried_shared", ASYNC: "loop_carried_shared"},
+        values=False,
     )
     yield scalar(
         "some threads load",
         (LOAD_A, "        if (ty < TILE) {\n" + LOAD_A + "        }\n"),
-        **refuse("not_understood", "if (ty < TILE)"),
     )
     yield scalar(
         "if with else",
@@ -115,7 +115,8 @@ def tiles() -> Iterator[Attack]:
             LOAD_A,
             "        if (row < M && k0 + tx < K) As[ty][tx] = A[row * K + k0 + tx];\n        else As[tx][ty] = 0.0f;\n",
         ),
-        **refuse("not_understood", "if (row < M && k0", False),
+        without={LDG: "loop_carried_shared", ASYNC: "loop_carried_shared"},
+        values=False,
     )
     yield scalar(
         "fill that is not zero",
@@ -168,13 +169,14 @@ def tiles() -> Iterator[Attack]:
     yield scalar(
         "not from global memory",
         (LOAD_A, LOAD_A + "        Bs[0][0] = 0.0f;\n"),
-        **refuse("not_understood", "Bs[0][0] = 0.0f", False),
+        without={ASYNC: "not_understood"},
+        values=False,
     )
     yield scalar(
         "from registers through a pointer",
         (BEFORE, BEFORE + "    float mine[2] = {1.0f, 2.0f};\n    const float *p = mine;\n"),
         (LOAD_A, "        As[ty][tx] = p[tx & 1];\n"),
-        **refuse("not_understood", "p[tx & 1]"),
+        without={ASYNC: "converts_type"},
     )
     yield scalar(
         "from shared memory through a pointer",
@@ -220,7 +222,6 @@ def tiles() -> Iterator[Attack]:
         "index changed in a declaration",
         (BEFORE, BEFORE + "    int n = 0;\n"),
         (LOAD_A, "        int m = n++;\n" + LOAD_A.replace("k0 + tx]", "k0 + tx + 0 * m]")),
-        **refuse("not_understood", "n++"),
     )
     yield scalar(
         "index changed by a function",
@@ -229,7 +230,7 @@ def tiles() -> Iterator[Attack]:
         (LOAD_A, LOAD_A.replace("k0 + tx]", "k0 + tx + 0 * next(n)]")),
         **refuse("not_understood", "next(n)"),
     )
-    yield scalar("comma", (LOAD_A, LOAD_A.replace(": 0.0f", ": (tx, 0.0f)")), **refuse("not_understood", "(tx, 0.0f)"))
+    yield scalar("comma", (LOAD_A, LOAD_A.replace(": 0.0f", ": (tx, 0.0f)")))
     yield scalar(
         "index from a tile",
         ("    __shared__ float Bs", "    __shared__ int table[TILE * TILE];\n    __shared__ float Bs"),
@@ -336,7 +337,7 @@ def tiles() -> Iterator[Attack]:
     yield scalar(
         "auto register",
         (LOAD_A, "        auto a = (row < M && k0 + tx < K) ? A[row * K + k0 + tx] : 0.0f;\n        As[ty][tx] = a;\n"),
-        **refuse("not_understood", "auto a"),
+        without={ASYNC: "converts_type"},
     )
     yield scalar(
         "offsets in registers",
@@ -349,7 +350,7 @@ def tiles() -> Iterator[Attack]:
         ("    __shared__ float As[TILE][TILE];\n", "    __shared__ float all[TILE * TILE];\n    float *As = all;\n"),
         (LOAD_A, LOAD_A.replace("As[ty][tx]", "As[ty * TILE + tx]")),
         (MATH, MATH.replace("As[ty][k]", "As[ty * TILE + k]")),
-        **refuse("not_understood", "As[ty * TILE + tx] ="),
+        without={LDG: "loop_carried_shared", ASYNC: "loop_carried_shared"},
     )
     yield scalar(
         "a struct of tiles",

@@ -7,6 +7,7 @@ import textwrap
 from tilewright.rewrite.context import Context, plain_type
 from tilewright.rewrite.quoting import one_line
 from tilewright.source import ir
+from tilewright.source.constants import is_constant_type
 from tilewright.source.edits import Edit, apply
 from tilewright.source.kernel import Copy, CopyLoop, Moving, Pure, Widening
 from tilewright.source.widen import VECTOR_BYTES
@@ -103,12 +104,14 @@ def trips(context: Context, loop: CopyLoop, lanes: int = 1) -> str:
 
 
 def _local(context: Context, loop: CopyLoop) -> bool:
-    """Whether the header of a copy loop names something that the K-loop's body declares, or no constant."""
+    """Whether the header of a copy loop names something that the K-loop's body declares, or a variable."""
     kernel, parts = context.kernel, (loop.bound, loop.stride, *((loop.first,) if loop.first_value is not None else ()))
     inside = kernel.loop.stmt.body.span
     for node in (n for e in parts for n in ir.walk(e)):
         symbol = kernel.symbols[node.symbol] if isinstance(node, ir.Name) and node.symbol is not None else None
-        if symbol is not None and inside.start <= symbol.span.start < inside.end:
+        if symbol is not None and (
+            inside.start <= symbol.span.start < inside.end or not is_constant_type(symbol.type_text)
+        ):
             return True
     return False
 

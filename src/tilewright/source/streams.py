@@ -91,7 +91,7 @@ class StreamReader:
         compute = tuple(s for s in phases.compute if s not in {b.stmt for b in moved})
         used = names(compute) & (load.declared | carried)
         for_compute = slicer.of(used, storing=False) if used else slicer.of(set(), storing=False)
-        refused = self._rebuilt(phases, compute, for_compute.needs, carried, moved) if used else None
+        refused = self._rebuilt(compute, used, for_compute.needs, carried, moved) if used else None
         moving = self._moving(phases, loop, carried | {b.symbol for b in bumps})
         refused = refused or self._same_places(phases, moving)
         if refused is not None:
@@ -245,10 +245,40 @@ class StreamReader:
                 if not isinstance(node, ir.Name) or node.symbol is None or id(node) in allowed:
                     continue
                 array = self._symbols[node.symbol].kind == "shared"
+                at = self._behind(node)
+                if at is not None and at in written and not array:
+                    what = f"the load phase reads `{self._name(at)}` through `{node.id}`, which the loop writes"
+                    return Refusal("loop_carried_shared", what, self._line(node))
                 if node.symbol in written or node.symbol in holders or (array and None in late):
                     who = "which it fills itself" if node.symbol in filled else "which the loop writes"
                     what = f"the load phase reads or passes on `{node.id}`, {who}"
                     return Refusal("loop_carried_shared", what, self._line(node))
+        return self._unknown_reads(phases, written)
+
+    def _behind(self, name: ir.Name) -> int | None:
+        """The shared array that a pointer or reference leads to."""
+        symbol = self._symbols[name.symbol] if name.symbol is not None else None
+        if symbol is None or not (symbol.pointers or symbol.reference):
+            return None
+        place = self._places.of(name) if symbol.reference else self._places.pointee(symbol)
+        return place.symbol if place.space == "shared" else None
+
+    def _unknown_reads(self, phases: Phases, written: set[int]) -> Refusal | None:
+        """A pointer whose target is not known may point into a tile, if the tile's address has been taken."""
+        inside = phases.stmt.body.span
+        taken = any(
+            isinstance(n, ir.Name) and n.symbol in written and not inside.start <= n.span.start < inside.end
+            for n in ir.walk(self._kernel.body)
+        )
+        targets = {id(a.left) for _, a, _, _ in self._stores}
+        for node in (n for s in phases.load for n in ir.walk(s)):
+            reads = isinstance(node, ir.Index | ir.Member) or (isinstance(node, ir.Unary) and node.op == "*")
+            if not reads or not isinstance(node, ir.Expr) or id(node) in targets:
+                continue
+            kind, place = self._types.of(node), self._places.of(node)
+            row = kind is not None and bool(kind.rank)
+            if not row and ((place.space == "unknown" and taken) or (place.space, place.symbol) == ("shared", None)):
+                return self._no("where a load reads from is not known: it may be a tile", node)
         return None
 
     def _pointers_into(self, body: tuple[ir.Stmt, ...]) -> tuple[set[int], set[int]]:
@@ -289,8 +319,8 @@ class StreamReader:
 
     def _rebuilt(
         self,
-        phases: Phases,
         compute: tuple[ir.Stmt, ...],
+        used: set[int],
         needs: frozenset[int],
         carried: frozenset[int],
         moved: tuple[Bump, ...],
@@ -300,14 +330,19 @@ class StreamReader:
         clash = sorted(carried & changes.writes)
         if clash:
             what = f"`{self._name(clash[0])}` is advanced with the loads and changed by the compute phase"
-            return self._no(what, phases.load[0])
+            return self._no(what, self._first_use(compute, {clash[0]}))
         for symbol in sorted(needs):
             ahead = any(b.symbol == symbol for b in moved)
             array = symbol in carried and bool(self._symbols[symbol].dims)
             if ahead or array:
                 what = f"the compute phase needs `{self._name(symbol)}` as it was when the tile was loaded"
-                return self._no(what, phases.load[0])
+                return self._no(what, self._first_use(compute, used))
         return None
+
+    def _first_use(self, stmts: tuple[ir.Stmt, ...], symbols: set[int]) -> ir.Expr | ir.Stmt:
+        """Where the statements name one of the symbols first."""
+        uses = (n for s in stmts for n in ir.walk(s) if isinstance(n, ir.Name) and n.symbol in symbols)
+        return min(uses, key=lambda n: n.span.start, default=stmts[0])
 
     def _moving(self, phases: Phases, loop: KLoop, changed: Iterable[int]) -> set[int]:
         """Names whose value may differ from one tile to the next."""

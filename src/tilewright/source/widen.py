@@ -57,8 +57,19 @@ class Widener:
         )
 
     def _number(self, expr: ir.Expr) -> int | None:
+        if self._on_a_parameter(expr, 0):
+            return None  # even where it drops out: the compiler takes no such text for a constant
         value = self.offsets.engine().poly(expr).constant_value()
         return value if value is not None and 0 <= value <= _LARGEST else None
+
+    def _on_a_parameter(self, expr: ir.Expr, depth: int) -> bool:
+        for name in (n for n in ir.walk(expr) if isinstance(n, ir.Name) and n.symbol is not None):
+            symbol = self._symbols[name.symbol] if name.symbol is not None else None
+            if symbol is None or symbol.kind == "param" or depth > 16:
+                return True
+            if symbol.init is not None and self._on_a_parameter(symbol.init, depth + 1):
+                return True
+        return False
 
     def trips(self, loop: CopyLoop) -> int | None:
         """The most trips one thread makes: bound over stride, for a loop that starts at or above zero."""
