@@ -1,7 +1,5 @@
 """Functions and macros of the load phase are written out, or refused with the reason; all else stays as it is."""
 
-# ruff: noqa: E501  (a line of C++ stays on one line)
-
 from __future__ import annotations
 
 import difflib

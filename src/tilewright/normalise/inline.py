@@ -179,8 +179,8 @@ class _Writer:
         """The body in place of a call that is a statement; its constants in front of the loop."""
         at, outer = self._in_front()
         constants = [] if at is None else [s for s in self.callee.parsed.body.body if self._is_constant(s)]
-        inner = {s.name for s in self.kernel.symbols.values() if at is not None and s.span.start > at}
-        if any(words(self._piece(s.span.start, s.span.end, bound)) & inner for s in constants):
+        inside = {s.name for s in self.kernel.symbols.values() if at is not None and s.span.start > at}
+        if any(words(self._piece(s.span.start, s.span.end, bound)) & inside for s in constants):
             constants = []
         body = self._body(bound, constants)
         if body is None:

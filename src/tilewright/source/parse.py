@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.source import ir
-from tilewright.source.c_types import int_kind, size_of
+from tilewright.source.c_types import int_kind, plain, size_of
 from tilewright.source.definitions import function_declarator
 from tilewright.source.nodes import make_parser, number, span, text
 from tilewright.source.parse_expressions import ExpressionConverter, Scope
@@ -106,6 +106,8 @@ class KernelConverter(ExpressionConverter):
                 if nxt is not None
                 else next((c for c in inner.named_children if "declarator" in c.type or c.type == "identifier"), None)
             )
+        if isinstance(init, ir.InitList) and len(init.items) == 1 and not dims and (pointers or _is_scalar(type_text)):
+            init = init.items[0]  # `size_t i{0}` is `size_t i = 0`
         name = text(inner) if inner is not None else "?"
         if name in self._macros and (inner is None or self._macros.takes(name, text(node), inner, node)):
             self._fault(node, f"`{name}`, which is both a variable and a macro")
@@ -306,3 +308,8 @@ def _plain_value(value: Node, type_text: str) -> Node:
     if value.type in ("initializer_list", "argument_list") and len(inner) == 1 and int_kind(type_text) is not None:
         return inner[0]
     return value
+
+
+def _is_scalar(type_text: str) -> bool:
+    """Whether a type is one of the language's own: braces around its value say nothing more."""
+    return int_kind(type_text) is not None or plain(type_text) in ("float", "double")
