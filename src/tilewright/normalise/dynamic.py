@@ -41,7 +41,7 @@ class View:
 
 def dynamic(situation: Situation) -> Change | Refusal | None:
     """Pieces of the launch's shared memory as arrays."""
-    sites = Sites(situation.kernel)
+    sites = situation.sites
     buffers = [s for s in sites.kernel.symbols.values() if s.kind == "shared" and s.extern]
     if not buffers or any(is_view(s) for s in sites.kernel.symbols.values()):
         return None

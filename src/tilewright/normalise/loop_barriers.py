@@ -19,7 +19,7 @@ def displaced_barriers(situation: Situation) -> Change | Refusal | None:
     A barrier orders what stands on its two sides in memory that threads share, so it may change places with statements
     that touch none of it.
     """
-    sites = Sites(situation.kernel)
+    sites = situation.sites
     for loop in sites.tile_loops():
         body = statements(loop.body)
         cuts = [i for i, s in enumerate(body) if is_barrier(s)]
@@ -40,7 +40,7 @@ def open_ends(situation: Situation) -> Change | Refusal | None:
     Where the rest leaves K's arrays alone nothing waits for that barrier, and the loop has the form that is known. All
     threads that pass the barriers before pass it too. A rewrite leaves it out again.
     """
-    sites = Sites(situation.kernel)
+    sites = situation.sites
     for loop in sites.tile_loops():
         body = statements(loop.body)
         cuts = [i for i, s in enumerate(body) if is_barrier(s)]
@@ -122,7 +122,7 @@ def second_loads(situation: Situation) -> Change | Refusal | None:
 
     V's loads may come earlier where nothing in between touches V's arrays, or changes what the loads read.
     """
-    sites = Sites(situation.kernel)
+    sites = situation.sites
     for loop in sites.tile_loops():
         body = statements(loop.body)
         cuts = [i for i, s in enumerate(body) if is_barrier(s)]

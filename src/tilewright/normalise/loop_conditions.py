@@ -33,7 +33,7 @@ class Counting:
 
 def conditions(situation: Situation) -> Change | Refusal | None:
     """``k <= e``, ``k != e``, ``k + c <= e`` and their mirror images → ``k < bound``."""
-    sites = Sites(situation.kernel)
+    sites = situation.sites
     for loop in sites.tile_loops():
         if not isinstance(loop, ir.For) or loop.condition is None or loop.condition.span.within:
             continue

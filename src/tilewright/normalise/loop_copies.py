@@ -16,7 +16,7 @@ _MOST_TRIPS = 4096
 
 def copy_loops(situation: Situation) -> Change | Refusal | None:
     """``for (i = 0; i + 32 <= 128; i += 32)`` → ``for (i = 0; i < 128; i += 32)``, by going through every trip."""
-    sites = Sites(situation.kernel)
+    sites = situation.sites
     for tiles in sites.tile_loops():
         for loop in ir.walk(tiles.body):
             if not isinstance(loop, ir.For) or loop.span.within or counted_header(loop) is not None:

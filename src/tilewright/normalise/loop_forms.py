@@ -14,7 +14,7 @@ _OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
 def breaks(situation: Situation) -> Change | Refusal | None:
     """``for (;;) { if (k >= K) break; … }`` → the condition stands in the header: it is asked at the same moments."""
-    sites = Sites(situation.kernel)
+    sites = situation.sites
     for loop in sites.tile_loops():
         if sites.is_do(loop) or loop.span.within or not _endless(loop):
             continue
@@ -37,7 +37,7 @@ def breaks(situation: Situation) -> Change | Refusal | None:
 
 def whiles(situation: Situation) -> Change | Refusal | None:
     """``while (k < K) { …; k += BK; }`` → ``for (; k < K; k += BK) { … }``."""
-    sites = Sites(situation.kernel)
+    sites = situation.sites
     for loop in sites.tile_loops():
         if sites.is_do(loop) or loop.span.within or loop.condition is None:
             continue
@@ -149,7 +149,7 @@ def _step(expr: ir.Expr) -> ir.Expr | None:
 
 def unreadable(situation: Situation) -> Change | Refusal | None:
     """Why a loop that fills shared memory between barriers cannot be counted, where that can be said."""
-    sites = Sites(situation.kernel)
+    sites = situation.sites
     loops = sites.tile_loops()
     for loop in loops:
         holds = any(x is not loop and loop.span.start <= x.span.start < loop.span.end for x in loops)

@@ -17,7 +17,7 @@ def pointers(situation: Situation) -> Change | Refusal | None:
     Both pointers belong to one array, so ``A < end`` asks the same as ``0 < end - A``, and each step of A takes as much
     off that difference.
     """
-    sites = Sites(situation.kernel)
+    sites = situation.sites
     for loop in sites.tile_loops():
         if not isinstance(loop, ir.For) or loop.span.within or loop.update is None or loop.condition is None:
             continue

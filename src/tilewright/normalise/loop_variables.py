@@ -15,7 +15,7 @@ from tilewright.source.kloop import is_barrier
 
 def second_variables(situation: Situation) -> Change | Refusal | None:
     """``for (int a = …, b = …; a < …; a += …, b += …)`` → b in front of the loop, advanced at the end of its body."""
-    sites = Sites(situation.kernel)
+    sites = situation.sites
     for loop in sites.tile_loops():
         if isinstance(loop, ir.For) and not loop.span.within and loop.update is not None:
             change = _second(sites, loop)
@@ -151,7 +151,7 @@ def _declaration(sites: Sites, symbol: ir.Symbol, name: str) -> str:
 
 def trailing_steps(situation: Situation) -> Change | Refusal | None:
     """Indices that are advanced behind the loop's last barrier, advanced in front of it: no other thread sees them."""
-    sites = Sites(situation.kernel)
+    sites = situation.sites
     for loop in sites.tile_loops():
         body = body_of(loop)
         barriers = [i for i, x in enumerate(body) if is_barrier(x)]
@@ -181,7 +181,7 @@ def _is_step(sites: Sites, stmt: ir.Stmt) -> bool:
 
 def own_variable(situation: Situation) -> Change | Refusal | None:
     """``int k; for (k = 0; …)`` and ``int k = 0; for (; …)`` → ``for (int k = 0; …)``; k is right behind it as well."""
-    sites = Sites(situation.kernel)
+    sites = situation.sites
     for loop in sites.tile_loops():
         if not isinstance(loop, ir.For) or loop.span.within or loop.condition is None or loop.update is None:
             continue

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
+from tilewright.normalise.loop_sites import Sites
 from tilewright.source.edits import Edit
 from tilewright.source.kernel import Refusal
 from tilewright.source.line_map import LineMap, original_line
@@ -24,6 +26,11 @@ class Situation:
     kernel: OpenKernel
     block: tuple[int, int, int] | None = None
     shared_bytes: int | None = None
+
+    @cached_property
+    def sites(self) -> Sites:
+        """The kernel's loops and names; the passes that find nothing to do share them."""
+        return Sites(self.kernel)
 
 
 @dataclass(frozen=True)

@@ -56,10 +56,10 @@ def normalise(
         shared_bytes: dynamic shared memory of the launch, where it is the same at every size.
     """
     out = Normalised(kernel)
-    left = shared_bytes
+    situation = Situation(kernel, block, shared_bytes)
     for one in passes:
         for _ in range(_MAX_ROUNDS):
-            change = one(Situation(out.kernel, block, left))
+            change = one(situation)
             if change is None:
                 break
             if isinstance(change, Refusal):
@@ -68,7 +68,8 @@ def normalise(
             text = out.kernel.source.text
             after = reopen(out.kernel, finish(text, change.edits).encode())
             step = f"{change.what} (line {out.line(change.line)})"
-            left = left if change.shared_bytes is None else change.shared_bytes
+            left = situation.shared_bytes if change.shared_bytes is None else change.shared_bytes
+            situation = Situation(after, block, left)
             out = replace(
                 out,
                 kernel=after,

@@ -15,7 +15,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 def split(situation: Situation) -> Change | Refusal | None:
     """``__shared__ float A[…], B[…];`` → a statement for each: what is said of the first must not hold for all."""
-    sites = Sites(situation.kernel)
+    sites = situation.sites
     for stmt in _declarations(sites):
         if len(stmt.symbols) < 2:
             continue
@@ -36,7 +36,7 @@ def split(situation: Situation) -> Change | Refusal | None:
 
 def hoist(situation: Situation) -> Change | Refusal | None:
     """Shared arrays of an inner block → in front of the kernel's statement that holds it: they exist once anyway."""
-    sites = Sites(situation.kernel)
+    sites = situation.sites
     for stmt in _declarations(sites):
         symbol = stmt.symbols[0]
         if symbol.depth <= 1 or len(stmt.symbols) != 1:
