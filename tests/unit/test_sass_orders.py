@@ -152,18 +152,18 @@ def test_stalls_and_excerpt() -> None:
     assert "LDS RZ" not in proof.excerpt
 
 
-def test_mbarriers_are_unknown_with_a_reason() -> None:
-    listing = listing_of("mbarrier.cu", "sm_90a")
-    notes = {}
-    for function in listing.functions:
-        proof = prove(function)
-        assert proof.verdict == "unknown"
-        assert proof.tiles_in_flight == 0
-        notes[function.name] = proof.notes[0]
-    assert "UBLKCP" in notes["bulk_ring"]
-    assert "mbarrier" in notes["bulk_ring"]
-    assert "ARRIVES" in notes["async_ring"]
-    assert notes["specialised"].startswith("Warp-specialised")
-    assert "no K-loop" in notes["unstaged"]
-    assert "no loop" in notes["loopless"]
-    assert "no math" in notes["mathless"]
+def test_mbarriers_and_kernels_without_a_k_loop() -> None:
+    proofs = {function.name: prove(function) for function in listing_of("mbarrier.cu", "sm_90a").functions}
+    found = {name: (proof.verdict, proof.tiles_in_flight) for name, proof in proofs.items()}
+    assert found == {
+        "bulk_ring": ("overlap", 2),
+        "async_ring": ("no_overlap", 0),
+        "specialised": ("overlap", 2),
+        "unstaged": ("unknown", 0),
+        "loopless": ("unknown", 0),
+        "mathless": ("unknown", 0),
+    }
+    assert "no K-loop" in proofs["unstaged"].notes[0]
+    assert "no loop" in proofs["loopless"].notes[0]
+    assert "no math" in proofs["mathless"].notes[0]
+    assert [(row.opcode, row.count) for row in proofs["async_ring"].copies] == [("LDGSTS", 1)]

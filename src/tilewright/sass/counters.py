@@ -14,7 +14,7 @@ from fractions import Fraction
 from tilewright.sass.evaluate import condition, shape
 from tilewright.sass.flow import Flow, Loop
 from tilewright.sass.listing import Function, Instruction
-from tilewright.sass.operands import UNIFORM, split, writes
+from tilewright.sass.operands import register_name, split, writes
 
 # A comparison that changes at most so many trips from an end of the run is decided in the middle.
 _NEAR = 16
@@ -219,7 +219,7 @@ class _Forms:
         for block in loop.blocks:
             for i in range(self.flow.blocks[block].first, self.flow.blocks[block].end):
                 for number in writes(self.code[i]):
-                    name = _name(number)
+                    name = register_name(number)
                     form = self._symbol(("header", loop.header, name), frozenset((loop.header,)))
                     self.entered[loop.header, name] = form.terms[0][0]
                     state.registers[name] = form
@@ -238,7 +238,7 @@ class _Forms:
         written = writes(instruction)
         value = self._value(instruction, sources, state) if len(written) == 1 and result else None
         for number in written:
-            name = _name(number)
+            name = register_name(number)
             if value is None or (instruction.predicate and value != self._read(state, name)):
                 state.registers[name] = self._symbol(("written", at, name), frozenset((block,)))
             else:
@@ -342,10 +342,6 @@ def _number(text: str) -> _Form | None:
     except ValueError:
         return None
     return _Form(value - (1 << 32) if value >= 1 << 31 else value)
-
-
-def _name(number: int) -> str:
-    return f"UR{number - UNIFORM}" if number >= UNIFORM else f"R{number}"
 
 
 def _reverse_postorder(flow: Flow) -> list[int]:

@@ -210,7 +210,7 @@ def _results(instruction: Instruction, state: State, thread: int | None, settled
     if opcode == "CS2R" and sources[:1] == ("SRZ",):
         return dict.fromkeys(written, 0)
     if opcode == "HFMA2" and sources[:2] == ("-RZ", "RZ"):
-        return written | {result: _half_pair(sources[2:])}
+        return written | {result: half_pair(sources[2:])}
     if not _BEYOND.isdisjoint(modifiers) and base not in ("SHF", "LEA"):
         return written
     if base in ("S2R", "S2UR"):
@@ -223,7 +223,7 @@ def _results(instruction: Instruction, state: State, thread: int | None, settled
     return written
 
 
-def _half_pair(halves: tuple[str, ...]) -> int | None:
+def half_pair(halves: tuple[str, ...]) -> int | None:
     """The constant that ``HFMA2 d, -RZ, RZ, high, low`` loads: two 16-bit floats side by side."""
     try:
         high, low = (struct.unpack("<H", struct.pack("<e", float(half)))[0] for half in halves)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from tilewright.sass.inflight import Copy, Run
 from tilewright.sass.listing import Function, Instruction
-from tilewright.sass.operands import is_barrier
+from tilewright.sass.operands import is_barrier, is_global_load
 from tilewright.sass.steady import SteadyPath
 from tilewright.sass.tiles import Overlap, arrivals
+from tilewright.sass.trace import is_wait
 
 ORDER_IS_NOT_TIME = "Order proves that overlap is permitted; only timing shows that it happens."
 
@@ -61,8 +62,10 @@ def _rows(function: Function, path: SteadyPath, run: Run, found: Overlap) -> lis
         mark, remark = "", ""
         if k == len(path.trip) - 1 and instruction.opcode in ("BRA", "CALL"):
             mark, remark = "loop", "back edge"
-        elif time in issued:
+        elif time in issued and is_global_load(instruction):
             mark, remark = "issue", f"copy of tile {names[id(issued[time])]}"
+        elif time in issued:
+            mark, remark = "free", f"the copying thread may now issue tile {names[id(issued[time])]}"
         elif time in run.stores:
             mark, remark = "store", f"tile {_named(names, run.stores[time])} to shared memory"
         elif time in found.in_flight:
@@ -82,8 +85,10 @@ def _plain_mark(instruction: Instruction) -> tuple[str, str]:
         return "barrier", "waits for threads, for no copy"
     if instruction.opcode == "LDGDEPBAR":
         return "commit", "closes a group"
-    if instruction.opcode == "DEPBAR":
+    if instruction.opcode == "DEPBAR" or is_wait(instruction):
         return "wait", "retires nothing"
+    if instruction.opcode == "WARPGROUP" and "DEPBAR" in instruction.modifiers:
+        return "wait", "waits for math, for no copy"
     return "", ""
 
 

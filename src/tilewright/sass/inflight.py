@@ -7,6 +7,9 @@ The rules, for one warp:
 - ``LDGSTS`` copies are gathered until ``LDGDEPBAR`` binds them, as one group, to its write barrier (SB0).
 - ``DEPBAR.LE SBk, n`` waits until at most the n youngest entries of scoreboard k are outstanding.
 - ``BAR`` waits for other threads, for no copy.
+- ``HGMMA`` and its like run on until the ``WARPGROUP.DEPBAR`` that retires their group.
+
+Copies that an mbarrier retires are the affair of `rings`, which uses the same machine.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import re
 from dataclasses import dataclass, field
 
 from tilewright.sass.listing import Function, Instruction
-from tilewright.sass.operands import MATRIX, access_bytes, is_barrier, is_zero_fill
+from tilewright.sass.operands import ASYNC_MATH, MATRIX, access_bytes, is_barrier, is_zero_fill, split
 from tilewright.sass.staging import LOADS, Values
 from tilewright.sass.steady import Step
 
@@ -65,13 +68,14 @@ class Copy:
         return self.retired if self.is_async else self.stored
 
 
-@dataclass(frozen=True)
+@dataclass
 class Math:
-    """One math instruction, executed once."""
+    """One math instruction, executed once. `end`: the time of the wait for it where it runs on, else its own time."""
 
     time: int
     turn: int
     weight: int
+    end: int
 
 
 @dataclass
@@ -86,7 +90,7 @@ class Run:
 
 def run_path(function: Function, trip: tuple[Step, ...], math: dict[int, int], turns: int) -> Run:
     """Execute a trip `turns` times, from empty scoreboards."""
-    machine = _Machine(function, math, len(trip))
+    machine = Machine(function, math, len(trip))
     for turn in range(turns):
         for step in trip:
             machine.execute(step, turn)
@@ -100,7 +104,7 @@ def depbar(instruction: Instruction) -> list[tuple[int, int]]:
     return waits + [(int(board), 0) for board in re.findall(r"\d+", listed[1] if listed else "")]
 
 
-class _Machine:
+class Machine:
     """The scoreboards of one warp. An entry is the list of copies that it stands for; empty for anything else."""
 
     def __init__(self, function: Function, math: dict[int, int], steps: int) -> None:
@@ -114,6 +118,7 @@ class _Machine:
         self.uncommitted: list[Copy] = []
         self.unbound: list[Copy] = []  # loads without a scoreboard of their own: the next load's stands for them
         self.values = Values(guards_hold=True)
+        self.math_groups: list[list[Math]] = [[]]  # asynchronous math by group, the open one last
         self.time = self.barriers = self.shared_reads = 0
 
     def execute(self, step: Step, turn: int) -> None:
@@ -130,17 +135,21 @@ class _Machine:
         elif opcode in self.reads_shared or (MATRIX.match(opcode) and "gdesc" in instruction.operands):
             self.shared_reads += 1
         if step.at in self.weights:
-            self.run.math.append(Math(self.time, turn, self.weights[step.at]))
+            self.run.math.append(Math(self.time, turn, self.weights[step.at], self.time))
+            if ASYNC_MATH.match(opcode):
+                self._run_on(instruction, self.run.math[-1])
+        if opcode == "WARPGROUP" and "DEPBAR" in instruction.modifiers:
+            self._end_math(instruction)
         if opcode == "DEPBAR":
             for board, left in depbar(instruction):
                 self._retire(board, left, step.at)
         elif opcode == "LDGSTS" and not is_zero_fill(instruction):
-            self.uncommitted.append(self._issue(step.at, turn, is_async=True))
+            self.uncommitted.append(self.issue(step.at, turn, is_async=True))
         elif opcode == "LDGDEPBAR":
             self._enter(instruction.write_barrier or 0, self.uncommitted)
             self.uncommitted = []
         elif opcode in LOADS:
-            self.unbound.append(self._issue(step.at, turn, is_async=False))
+            self.unbound.append(self.issue(step.at, turn, is_async=False))
             if instruction.write_barrier is not None:
                 self._enter(instruction.write_barrier, self.unbound)
                 self.unbound = []
@@ -148,14 +157,29 @@ class _Machine:
             self._enter(instruction.write_barrier, [])
         for tag in self.values.step(instruction, len(self.run.copies) - 1):
             copy = self.run.copies[tag]
-            copy.stored = copy.stored or self._now(step.at)
+            copy.stored = copy.stored or self.now(step.at)
             self.run.stores.setdefault(self.time, []).append(copy)
 
-    def _now(self, index: int) -> Moment:
+    def _run_on(self, instruction: Instruction, math: Math) -> None:
+        """Math of a warp group: ``gsb0`` on an instruction closes the group that it belongs to."""
+        self.math_groups[-1].append(math)
+        if re.search(r"\bgsb\d", instruction.operands):
+            self.math_groups.append([])
+
+    def _end_math(self, wait: Instruction) -> None:
+        """``WARPGROUP.DEPBAR.LE gsb0, n`` waits until at most the n youngest groups run."""
+        left = int(split(wait.operands)[-1], 0)
+        closed, opened = self.math_groups[:-1], self.math_groups[-1]
+        done = max(len(closed) - left, 0)
+        for math in (math for group in closed[:done] for math in group):
+            math.end = self.time
+        self.math_groups = [*closed[done:], opened]
+
+    def now(self, index: int) -> Moment:
         return Moment(self.time, index, self.barriers, self.shared_reads)
 
-    def _issue(self, index: int, turn: int, is_async: bool) -> Copy:
-        copy = Copy(access_bytes(self.code[index]), turn, is_async, self._now(index))
+    def issue(self, index: int, turn: int, is_async: bool) -> Copy:
+        copy = Copy(access_bytes(self.code[index]), turn, is_async, self.now(index))
         self.run.copies.append(copy)
         return copy
 
@@ -166,6 +190,6 @@ class _Machine:
         entries = self.boards.get(board, [])
         done = max(len(entries) - left, 0)
         for copy in (copy for entry in entries[:done] for copy in entry):
-            copy.retired = self._now(index)
+            copy.retired = self.now(index)
         if done:
             self.boards[board] = entries[done:]

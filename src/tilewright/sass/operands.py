@@ -9,6 +9,7 @@ from tilewright.sass.listing import Instruction
 
 # Matrix instructions: per warp (HMMA...), per warp group (HGMMA...), per block (UTCHMMA...).
 MATRIX = re.compile(r"^(?:[HIBDQO]MMA|[HIQB]GMMA|UTC[A-Z]*MMA)$")
+ASYNC_MATH = re.compile(r"^[HIQB]GMMA$")
 # Math of kernels without matrix instructions: opcode → multiply-adds it stands for, relative to one FMA.
 SCALAR_MATH = {"FFMA": 1, "FFMA2": 2, "DFMA": 1, "HFMA2": 1, "IDP": 1, "IDP4A": 1}
 # Bulk copies and tensor maps: an mbarrier retires them.
@@ -55,13 +56,26 @@ def is_zero_fill(instruction: Instruction) -> bool:
 
 def is_global_load(instruction: Instruction) -> bool:
     """True for an instruction that reads global memory: into registers, or into shared memory."""
-    loads = instruction.opcode in ("LDG", "LDGSTS") or instruction.opcode in BULK_LOADS
+    loads = instruction.opcode in ("LDG", "LDGSTS") or is_bulk_load(instruction)
     return loads and not instruction.is_off and not is_zero_fill(instruction)
 
 
 def is_barrier(instruction: Instruction) -> bool:
     """True where threads of the block wait for one another (``BAR.SYNC``, ``BAR.RED``; an arrival waits for nobody)."""
     return instruction.opcode == "BAR" and "ARV" not in instruction.modifiers and not instruction.is_off
+
+
+def is_bulk_load(instruction: Instruction) -> bool:
+    """True for a bulk copy or a tensor map's that writes shared memory (``UBLKCP.S.G``); a store is the other way."""
+    if instruction.opcode not in BULK_LOADS or instruction.is_off:
+        return False
+    ways = [m for m in instruction.modifiers if m in ("S", "G")]
+    return ways[:1] != ["G"]
+
+
+def register_name(number: int) -> str:
+    """``R5`` of 5, ``UR5`` of 261: see `writes`."""
+    return f"UR{number - UNIFORM}" if number >= UNIFORM else f"R{number}"
 
 
 @lru_cache(maxsize=65536)

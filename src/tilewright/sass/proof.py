@@ -7,16 +7,18 @@ from typing import Literal
 
 from tilewright.sass.excerpt import ORDER_IS_NOT_TIME, excerpt_of
 from tilewright.sass.flow import Flow, flow_of
-from tilewright.sass.inflight import depbar, run_path
+from tilewright.sass.inflight import Run, depbar, run_path
 from tilewright.sass.kloop import Work, fair_rivals, find_k_loops, work_of
 from tilewright.sass.listing import Function
-from tilewright.sass.operands import access_bytes, is_global_load
+from tilewright.sass.operands import BULK_LOADS, access_bytes, is_global_load
+from tilewright.sass.rings import Judged, are_alternatives, is_on_mbarriers, judge_ring
+from tilewright.sass.specialised import judge_specialised
 from tilewright.sass.staging import conversions
 from tilewright.sass.steady import SteadyPath, steady_paths
 from tilewright.sass.tiles import LEAST_IN_FLIGHT, Overlap, overlap_of
-from tilewright.sass.untraced import caveats, why_no_k_loop, why_untraced
+from tilewright.sass.untraced import caveats, why_no_k_loop
 
-_STALLS_OF = ("LDGSTS", "LDG", "STS", "LDS", "LDSM", "BAR", "DEPBAR")
+_STALLS_OF = ("LDGSTS", "UBLKCP", "UTMALDG", "SYNCS", "LDG", "STS", "LDS", "LDSM", "BAR", "DEPBAR")
 
 
 @dataclass(frozen=True)
@@ -92,12 +94,27 @@ def prove(function: Function) -> OverlapProof:
     flow = flow_of(function)
     loops = find_k_loops(function, flow, work)
     if not loops:
-        return OverlapProof("unknown", math_kind=work.kind, notes=(why_no_k_loop(function, flow, work),))
-    rivals = fair_rivals(flow, work, loops)
+        pair = judge_specialised(function, flow, work)
+        if isinstance(pair, Judged):
+            return _on_mbarriers(function, flow, work, [flow.loops.index(pair.path.loop)], pair)
+        return OverlapProof("unknown", math_kind=work.kind, notes=(why_no_k_loop(function, flow, work, pair),))
+    rivals, aside = _rivals(function, flow, work, loops)
     proofs = [_prove_loop(function, flow, work, [i for i in loops if i not in rivals])]
     proofs += [_prove_loop(function, flow, work, [rival]) for rival in rivals]
     starts = [function.instructions[flow.blocks[flow.loops[i].header].first].address for i in (loops[0], *rivals)]
-    return _worst(proofs, starts)
+    worst = _worst(proofs, starts)
+    return replace(worst, notes=(*worst.notes, *aside))
+
+
+def _rivals(function: Function, flow: Flow, work: Work, loops: list[int]) -> tuple[list[int], tuple[str, ...]]:
+    """K-loops beside the first, but for those that a launch goes through instead (at sizes without a tensor map)."""
+    rivals = fair_rivals(flow, work, loops)
+    if not is_on_mbarriers(function, flow, flow.loops[loops[0]]):
+        return rivals, ()
+    others = [i for i in rivals if are_alternatives(flow, loops[0], i)]
+    starts = ", ".join(f"0x{function.instructions[flow.blocks[flow.loops[i].header].first].address:x}" for i in others)
+    note = f"Launches that take another way go through the loop at {starts} instead, which was not judged."
+    return [i for i in rivals if i not in others], (note,) if others else ()
 
 
 def _worst(proofs: list[OverlapProof], starts: list[int]) -> OverlapProof:
@@ -120,17 +137,32 @@ def _prove_loop(function: Function, flow: Flow, work: Work, loops: list[int]) ->
     dequantising = conversions(function, flow, flow.loops[loops[0]])
     if not dequantising.issuperset(work.math):
         work = replace(work, math={i: weight for i, weight in work.math.items() if i not in dequantising})
+    if is_on_mbarriers(function, flow, flow.loops[loops[0]]):
+        ring = judge_ring(function, flow, work, flow.loops[loops[0]])
+        pair = judge_specialised(function, flow, work) if isinstance(ring, str) else ring
+        return _on_mbarriers(function, flow, work, loops, ring if isinstance(pair, str) else pair)
     paths, is_complete = steady_paths(function, flow, loops[0], work)
     if not paths:
         return OverlapProof("unknown", math_kind=work.kind, notes=("No path was found that leads round the K-loop.",))
     proofs = []
     for path in paths:
         proof = _described(function, flow, path, work, loops)
-        untraced = why_untraced(function, path)
-        if untraced:
-            return replace(proof, notes=(untraced, *proof.notes))
         proofs.append(_judged(function, path, work, proof))
     return _agreed(function, paths, proofs, is_complete)
+
+
+def _on_mbarriers(function: Function, flow: Flow, work: Work, loops: list[int], ring: Judged | str) -> OverlapProof:
+    """The verdict on copies that mbarriers retire."""
+    if isinstance(ring, Judged):
+        proof = _described(function, flow, ring.path, work, loops)
+        if proof.ops_per_load is None:  # another thread copies
+            proof = replace(proof, ops_per_load=ring.found.math_per_trip / len(ring.found.copies))
+        return _with_figures(
+            function, ring.path, ring.run, ring.found, replace(proof, notes=(*ring.notes, *proof.notes))
+        )
+    header = function.instructions[flow.blocks[flow.loops[loops[0]].header].first]
+    note = f"An mbarrier retires the copies of the K-loop at 0x{header.address:x}, and {ring}"
+    return OverlapProof("unknown", math_kind=work.kind, notes=(note,), k_loop_line=header.line)
 
 
 def _agreed(
@@ -206,6 +238,11 @@ def _judged(function: Function, path: SteadyPath, work: Work, proof: OverlapProo
     found = overlap_of(run, settle)
     if isinstance(found, str):
         return replace(proof, notes=(found, *proof.notes))
+    return _with_figures(function, path, run, found, proof)
+
+
+def _with_figures(function: Function, path: SteadyPath, run: Run, found: Overlap, proof: OverlapProof) -> OverlapProof:
+    """A proof with what one trip in the steady state shows."""
     per_tile = found.math_per_trip / found.tiles_per_trip
     overlaps = found.mean_in_flight >= LEAST_IN_FLIGHT
     return replace(
@@ -244,6 +281,8 @@ def _wait_text(function: Function, found: Overlap) -> str:
     instruction = function.instructions[found.wait.index]
     if instruction.opcode == "DEPBAR":
         return instruction.text
+    if instruction.opcode == "SYNCS":
+        return f"{instruction.text} (an mbarrier)"
     return f"{instruction.text} (first to wait for the loads' scoreboard)"
 
 
@@ -251,7 +290,7 @@ def _copy_rows(function: Function, found: Overlap) -> tuple[CopyRow, ...]:
     counts: dict[tuple[str, int], int] = {}
     for copy in found.copies:
         instruction = function.instructions[copy.issued.index]
-        key = (instruction.opcode, access_bytes(instruction))
+        key = (instruction.opcode, copy.size if instruction.opcode in BULK_LOADS else access_bytes(instruction))
         counts[key] = counts.get(key, 0) + 1
     return tuple(CopyRow(opcode, width, count) for (opcode, width), count in sorted(counts.items()))
 

@@ -115,7 +115,10 @@ def arrivals(copies: list[Copy]) -> list[list[Copy]]:
 
 
 def _in_flight(run: Run, staged: list[Copy], turn: int, tiles: int) -> dict[int, float]:
-    """Tiles outstanding at each math instruction of a trip: bytes outstanding over the bytes of a tile."""
+    """Tiles outstanding at each math instruction of a trip: bytes outstanding over the bytes of a tile.
+
+    Math that runs on (of a warp group) counts with the most that is outstanding before it is waited for.
+    """
     tile_bytes = sum(copy.size for copy in staged if copy.turn == turn) / tiles
     events = [(copy.issued.time, copy.size) for copy in staged]
     events += [(copy.retired.time, -copy.size) for copy in staged if copy.retired is not None]
@@ -127,7 +130,13 @@ def _in_flight(run: Run, staged: list[Copy], turn: int, tiles: int) -> dict[int,
             outstanding += events[at][1]
             at += 1
         if math.turn == turn:
-            found[math.time] = outstanding / tile_bytes
+            most, later = outstanding, outstanding
+            for time, size in events[at:] if math.end > math.time else ():
+                if time >= math.end:
+                    break
+                later += size
+                most = max(most, later)
+            found[math.time] = most / tile_bytes
     return found
 
 

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from tilewright.sass.flow import Flow, Loop
 from tilewright.sass.kloop import Work
 from tilewright.sass.listing import Function, Instruction
 from tilewright.sass.operands import BULK_LOADS
 from tilewright.sass.steady import SteadyPath
 
-_ON_A_MBARRIER = BULK_LOADS | {"ARRIVES"}
 
-
-def why_no_k_loop(function: Function, flow: Flow, work: Work) -> str:
-    """Why no loop could be taken for the K-loop."""
+def why_no_k_loop(function: Function, flow: Flow, work: Work, why_no_pair: str) -> str:
+    """Why no loop could be taken for the K-loop; `why_no_pair` says why no two warp-specialised ones could."""
     copying = [loop for loop in flow.loops if any(_is_copy(i) for i in _inside(function, flow, loop))]
     computing = [loop for loop in flow.loops if any(i in work.math for i in _indices(flow, loop))]
     syncs = any(i.opcode in ("SYNCS", "ARRIVES") or "ARV" in i.modifiers for i in function.instructions)
     if copying and computing and syncs:
         return (
             f"Warp-specialised: copies stand in the loop at {_place(function, flow, copying[0])}, math in the one at "
-            f"{_place(function, flow, computing[0])}, joined by mbarriers or named barriers. Such pairs are not traced "
-            "yet."
+            f"{_place(function, flow, computing[0])}, joined by mbarriers or named barriers; {why_no_pair}"
         )
     if flow.calls:
         return "No loop holds both copies and math; the kernel calls functions, whose code is not followed."
@@ -31,15 +26,6 @@ def why_no_k_loop(function: Function, flow: Flow, work: Work) -> str:
     if not computing:
         return "No loop holds math: the K-loop may have been unrolled away."
     return "No loop holds both copies to shared memory and math: there is no K-loop to judge."
-
-
-def why_untraced(function: Function, path: SteadyPath) -> str:
-    """Why the waits for the copies on a path cannot be followed; empty when they can."""
-    found = Counter(function.instructions[step.at].opcode for step in path.trip if step.active)
-    named = [f"{count} {opcode}" for opcode, count in sorted(found.items()) if opcode in _ON_A_MBARRIER]
-    if not named:
-        return ""
-    return f"{', '.join(named)} per trip: an mbarrier retires these copies, and waits on mbarriers are not traced yet."
 
 
 def caveats(function: Function, flow: Flow, path: SteadyPath, work: Work, loops: list[int]) -> tuple[str, ...]:
