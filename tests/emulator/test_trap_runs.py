@@ -26,6 +26,7 @@ scratch[ty][tx] = As[ty][tx] * Bs[tx][ty];
         }
         sum += scratch[ty][0];"""
 EPILOGUE = "As[ty][tx] = sum;\n    __syncthreads();\n    sum = As[ty][tx ^ 1];"
+PREPARED = "As[ty][tx] = 1.0f + tx;\n    __syncthreads();\n    sum = As[tx][ty];\n    __syncthreads();"
 TWICE = "for (int again = 0; again < 2; ++again) {\n    for (int k0 = 0; k0 < K; k0 += T)"
 
 ACCEPTED = {
@@ -42,6 +43,17 @@ ACCEPTED = {
         loop=TWICE, load="__syncthreads();\n        {0}", end="", after="__syncthreads();\n" + EPILOGUE + "\n    }"
     ),
     "reuses its array": gemm(after=EPILOGUE),
+    "prepared in front, and filled anew": gemm(before=PREPARED, after="sum += As[tx][ty];"),
+    "prepared in front of every run": gemm(
+        loop="for (int i = 0; i < 2; ++i) {\n    " + PREPARED + "\n    for (int k0 = 0; k0 < K; k0 += T)",
+        after=EPILOGUE + "\n    __syncthreads();\n    }",
+    ),
+    "prepared in front, filled by two sides": gemm(
+        before=PREPARED,
+        load="if (row < M && k0 + tx < K) {\n            As[ty][tx] = A[row * K + k0 + tx];\n        } else {\n"
+        "            As[ty][tx] = 0.0f;\n        }\n        "
+        "Bs[ty][tx] = (k0 + ty < K && col < N) ? B[(k0 + ty) * N + col] : 0.0f;",
+    ),
     "reads its last tile": gemm(after="sum += As[tx][ty] * Bs[ty][tx];"),
     "scratch": gemm(shared="__shared__ float scratch[T][T];", compute=REDUCE, end="{0}"),
     "scratch that lives on": gemm(
@@ -97,7 +109,7 @@ STAGED = {"threads return early, in two steps": 1, "two load phases": 3, "two lo
 def test_every_variant_has_the_bits_of_its_baseline(name: str, tmp_path: Path) -> None:
     one = bench(tmp_path, ACCEPTED[name])
     assert len(one.kernel.staged) == STAGED.get(name, 2)
-    sizes = [RAGGED, {**RAGGED, "K": 0}] if "in a loop" in name else [RAGGED]
+    sizes = [RAGGED, {**RAGGED, "K": 0}] if "in a loop" in name or "front" in name else [RAGGED]
     for variant in VARIANTS:
         for size in sizes:
             one.same(variant, size)
@@ -108,6 +120,9 @@ ONE_BUFFER = {
         before="As[ty][tx] = 1.0f;\n    __syncthreads();",
         load="if (k0 + tx < K) As[ty][tx] = A[k0 + tx];\n        "
         + "Bs[ty][tx] = (k0 + ty < K && col < N) ? B[(k0 + ty) * N + col] : 0.0f;",
+    ),
+    "prepared in front, and padded": gemm(before="As[ty][T] = 1.0f;", compute="{0}\n        sum += As[tx][T];").replace(
+        "float As[T][T]", "float As[T][T + 1]"
     ),
     "an address from in front": gemm(
         before="const float* mine = &As[ty][0];",

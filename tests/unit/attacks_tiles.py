@@ -36,7 +36,6 @@ def tiles() -> Iterator[Attack]:
             BEFORE,
             BEFORE + "    As[ty][tx] = 1.0f;\n    __syncthreads();\n    sum = As[tx][ty];\n    __syncthreads();\n",
         ),
-        without={LDG: "loop_carried_shared", ASYNC: "loop_carried_shared"},
     )
     yield scalar(
         "other array written behind the loop",

@@ -168,3 +168,30 @@ def test_nothing_but_the_rings_bears_the_name_of_a_tile() -> None:
         body = written.text[written.text.index("__global__") :]
         outer = [x for x in body.split("\n") if x.startswith("    ") and not x.startswith("     ")]
         assert not any(word in x for x in outer for word in ("&As ", "&Bs ", " As[", " Bs[", "(As", "(Bs")), outer
+
+
+PREPARED = "As[ty][tx] = 1.0f;\n    __syncthreads();"
+PART = "if (k0 + tx < K) As[ty][tx] = A[row * K + k0 + tx];\n        " + LOAD_B
+SIDES = "if (k0 + tx < K) As[ty][tx] = A[k0 + tx]; else As[ty][tx ^ 1] = 0.0f;\n        " + LOAD_B
+
+
+@pytest.mark.parametrize(
+    ("text", "block"),
+    [
+        (gemm(before=PREPARED), None),  # how many threads fill it is not known
+        (gemm(before=PREPARED), (16, 8, 1)),
+        (gemm(before="if (row >= M) return;\n    " + PREPARED), BLOCK),
+        (gemm(before=PREPARED, load=PART), BLOCK),
+        (gemm(before=PREPARED, load=SIDES), BLOCK),
+        (gemm(before=PREPARED).replace("As[T][T]", "As[T][T + 1]"), BLOCK),
+        (gemm(before=PREPARED).replace("As[T][T]", "As[T + 1][T]"), BLOCK),
+        (gemm(before="float* p = &As[0][0];\n    p[tx] = 1.0f;", after="sum += p[ty];"), BLOCK),
+    ],
+)
+def test_what_is_prepared_in_front_must_be_gone_after_every_tile(text: str, block: tuple[int, int, int] | None) -> None:
+    kernel = understand(opened(text), block)
+    assert isinstance(kernel, TiledKernel), kernel
+    for name in ("ldg", "cp_async"):
+        refused = REWRITERS[name](kernel, Remedy())
+        assert isinstance(refused, Refusal)
+        assert refused.code == "loop_carried_shared"

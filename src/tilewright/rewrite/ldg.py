@@ -152,8 +152,9 @@ class _Writer:
             f"{c.unit}{self._store(var, '0')}",
             "}",
         ]
-        # Early loads are issued before any barrier of the loop.
-        barrier = c.first_barrier() if c.remedy.early_loads or c.kernel.loop.leading else []
+        # Early loads are issued before any barrier of the loop; a ring in dynamic memory may lie over other arrays.
+        moved = c.pool is not None and not self.single
+        barrier = c.first_barrier() if c.remedy.early_loads or c.kernel.loop.leading or moved else []
         return [*barrier, f"{c.outer}{{  // Prologue: the first tile.", *indented(lines, c.inner), f"{c.outer}}}"]
 
     def _fetch_next(self) -> list[str]:

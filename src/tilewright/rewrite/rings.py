@@ -47,7 +47,7 @@ class Rings(Quotes):
         self.stages_name = self.names.fresh("STAGES")
         self.buffer_name = self.names.fresh("tile_ring")
         self.ring = {a.symbol: self.names.fresh(f"{a.name}_ring") for a in kernel.staged}
-        behind = {n.symbol for n in kernel.outside.uses}
+        behind = {n.symbol for n in kernel.outside.uses if n.span.start > kernel.loop.stmt.span.start}
         self.last = {a.symbol: self.names.fresh(f"{a.name}_last") for a in kernel.staged if a.symbol in behind}
 
     # -- what is needed of the arrays -----------------------------------------------------------------
@@ -107,8 +107,8 @@ class Rings(Quotes):
 
     # -- declarations ---------------------------------------------------------------------------------
     def declarations(self, ring: bool) -> list[Edit]:
-        """The staged arrays as rings of stages (renamed, behind the K-loop too), or aligned in place."""
-        out: list[Edit] = self._renamed_behind() if ring else []
+        """The staged arrays as rings of stages (renamed, outside the K-loop too), or aligned in place."""
+        out: list[Edit] = self._renamed_outside() if ring else []
         if ring and self.dynamic_bytes:
             return [*out, *self._dynamic()]
         text = self.kernel.text
@@ -203,13 +203,22 @@ class Rings(Quotes):
     def _dims(self, array: SharedArray) -> tuple[ir.Expr, ...]:
         return self.kernel.symbols[array.symbol].dims
 
-    def _renamed_behind(self) -> list[Edit]:
-        """The arrays' names behind the K-loop."""
-        names = [(n.span, self.last[n.symbol]) for n in self.kernel.outside.uses if n.symbol is not None]
-        return [Edit(span.start, span.end, name) for span, name in names]
+    def _renamed_outside(self) -> list[Edit]:
+        """The arrays' names outside the K-loop; in front of it the stage that the last tile has where there is none."""
+        out: list[Edit] = []
+        for name in self.kernel.outside.uses:
+            assert name.symbol is not None
+            front = name.span.start < self.kernel.loop.stmt.span.start
+            new = f"{self.ring[name.symbol]}[{self.stages_name} - 1]" if front else self.last[name.symbol]
+            out.append(Edit(name.span.start, name.span.end, new))
+        return out
 
     def last_views(self, stage: str) -> list[str]:
-        """``auto &As_last = As_ring[stage];`` for every array that is used behind the K-loop; [] without any."""
+        """``auto &As_last = As_ring[stage];`` for every array that is used behind the K-loop; [] without any.
+
+        Args:
+            stage: of the last tile; the last stage where there was no tile.
+        """
         out = [f"auto &{name} = {self.ring[symbol]}[{stage}];" for symbol, name in self.last.items()]
         return ["// Behind the K-loop these arrays held the last tile: here, its stage.", *out] if out else []
 

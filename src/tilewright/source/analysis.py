@@ -8,6 +8,7 @@ from dataclasses import replace
 from tilewright.source import ir
 from tilewright.source.c_types import size_of
 from tilewright.source.copies import LoadReader
+from tilewright.source.coverage import Coverage
 from tilewright.source.disjoint import Disjoint
 from tilewright.source.expr_types import Types
 from tilewright.source.intrinsics import is_known
@@ -170,7 +171,7 @@ class _Analysis:
         offsets = widener.offsets
         loads = [self._judged(item, widener) for item in loads]
         staged = tuple(a for a in shared.values() if a.symbol in ids)
-        outside = self._outside(loop, shared, ids)
+        outside = self._outside(phases, loop, shared, ids)
         self.assumptions += [*self.legality.aliases.assumptions, *self.finder.placement.assumptions()]
         self.assumptions += [x for x in outside.assumptions if outside.refusal is None]
         load_span, compute_span = self._spans(loop)
@@ -205,9 +206,10 @@ class _Analysis:
             rows=rows_of_kernel(kernel, self.types, uniformity, shared, loop, loads, self.block, tile.threads),
         )
 
-    def _outside(self, loop: KLoop, shared: dict[int, SharedArray], ids: set[int]) -> Outside:
+    def _outside(self, phases: Phases, loop: KLoop, shared: dict[int, SharedArray], ids: set[int]) -> Outside:
         """Uses of the staged arrays outside the K-loop, and of arrays that lie over them."""
-        found = OutsideUses(self.kernel, self.finder.collector, self.types, loop.stmt, ids).find()
+        coverage = Coverage(self.finder, self.types, shared, self.block, phases)
+        found = OutsideUses(self.kernel, self.types, loop.stmt, ids, coverage.filled).find()
         over = overlaps(self.kernel, loop.stmt, shared, ids)
         if isinstance(over, Refusal):
             return found if found.refusal is not None else replace(found, refusal=over)

@@ -373,7 +373,7 @@ class Outside:
 
     Attributes:
         line: of the first use; None where there is none.
-        uses: their names, all of them behind the K-loop where ``refusal`` is None.
+        uses: their names.
         refusal: why the arrays cannot be rings of stages. assumptions: what rings take for granted, for the receipt.
     """
 

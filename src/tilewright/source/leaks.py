@@ -60,6 +60,11 @@ class Leaks:
             if leak is not None or len(self._holders) == before:
                 return leak
 
+    @property
+    def holders(self) -> frozenset[int]:
+        """Names that hold an address; complete behind :meth:`find`."""
+        return frozenset(self._holders)
+
     def swizzle(self, statements: Iterable[ir.Stmt]) -> ir.Span | None:
         """Where an address is XORed with something: that assumes how the array is aligned."""
         body = list(statements)

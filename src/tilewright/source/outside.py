@@ -1,20 +1,20 @@
 """Uses of the staged arrays outside the K-loop, and whether the arrays can be rings of stages in spite of them.
 
 Behind the K-loop an array holds the last tile: in a ring, that is the stage of the last tile, whatever is then read or
-stored there. In front of the loop it would be the first stage only, so nothing may be prepared there.
+stored there. In front of the loop it is one stage too, so what is prepared there must not be seen by the loop: every
+tile must fill the array to the last byte.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tilewright.source import ir
-from tilewright.source.effects import Collector
 from tilewright.source.expr_types import Types
 from tilewright.source.kernel import Outside, Refusal
 from tilewright.source.leaks import Leaks
-from tilewright.source.placement import enclosing
+from tilewright.source.placement import enclosing, passed_before
 from tilewright.source.reader import OpenKernel
 
 _WORD = re.compile(rb"[A-Za-z_]\w*")
@@ -26,14 +26,20 @@ class OutsideUses:
 
     Args:
         loop: the K-loop. staged: symbols of the arrays that its load phase fills.
+        filled: works out which arrays it fills to the last byte, for every tile.
     """
 
     def __init__(
-        self, kernel: OpenKernel, collector: Collector, types: Types, loop: ir.For, staged: Iterable[int]
+        self,
+        kernel: OpenKernel,
+        types: Types,
+        loop: ir.For,
+        staged: Iterable[int],
+        filled: Callable[[], frozenset[int]],
     ) -> None:
         self._kernel = kernel
-        self._collector = collector
         self._types = types
+        self._filled = filled
         self._loop = loop
         self._staged = frozenset(staged)
 
@@ -47,12 +53,13 @@ class OutsideUses:
         around = enclosing(self._kernel.body, self._loop)
         assumptions: list[str] = []
         if refusal is None:
-            refusal = self._misplaced(uses, around[-1]) or self._kept(around[-1])
+            refusal = self._misplaced(uses, around[-1]) or self._kept(around[-1]) or self._handed_on()
         if refusal is None and any(isinstance(s, ir.For | ir.While) for s in around):
             # The next run of the K-loop finds what this one and what is behind it have left in one stage only.
             names = ", ".join(f"`{self._kernel.symbols[s].name}`" for s in sorted({n.symbol or 0 for n in uses}))
             assumptions.append(
-                f"in every run of the K-loop and behind it, {names} is read only where that run has stored to it"
+                f"in every run of the K-loop, in front of it and behind it, {names} is read only where that run has "
+                "stored to it"
             )
         return Outside(first, uses, refusal, tuple(assumptions))
 
@@ -83,28 +90,44 @@ class OutsideUses:
         return self._no("a tile's array is also used outside the K-loop, in a macro or a construct not read", node.span)
 
     def _misplaced(self, uses: Iterable[ir.Name], block: ir.Stmt) -> Refusal | None:
+        front = [n for n in uses if n.span.start < self._loop.span.start]
+        filled = self._filled() if front else frozenset()
         for name in uses:
-            if name.span.start < self._loop.span.start:
-                what = f"`{name.id}` is also used in front of the K-loop: in a ring that would be one stage of it only"
+            if name in front:
+                if name.symbol in filled:
+                    continue
+                what = (
+                    f"`{name.id}` is also used in front of the K-loop, and tiles may leave some of it as it was there"
+                )
                 return self._no(what, name.span)
             if not block.span.start <= name.span.start < block.span.end:
                 what = f"`{name.id}` is also used behind the loop or branch that the K-loop stands in"
                 return self._no(what, name.span)
         return None
 
+    def _handed_on(self) -> Refusal | None:
+        """No address taken in front of the loop may be used in it or behind it: it is one of another stage there."""
+        passed = passed_before(enclosing(self._kernel.body, self._loop), self._loop)
+        front = [s for s in passed if s.span.start < self._loop.span.start]
+        leaks = self._leaks({s.id for b in front for n in ir.walk(b) if isinstance(n, ir.Declare) for s in n.symbols})
+        leak = leaks.find(front)
+        if leak is not None:
+            return self._no("an address inside a tile's array is kept in front of the K-loop", leak.span)
+        for node in ir.walk(self._kernel.body):
+            if isinstance(node, ir.Name) and node.symbol in leaks.holders and node.span.start >= self._loop.span.start:
+                what = f"`{node.id}` holds an address inside a tile's array from in front of the K-loop"
+                return self._no(what, node.span)
+        return None
+
+    def _leaks(self, inner: set[int]) -> Leaks:
+        functions, aliases = self._kernel.functions, self._kernel.source.aliases
+        return Leaks(self._kernel.symbols, functions, self._types, aliases, set(self._staged), inner)
+
     def _kept(self, block: ir.Stmt) -> Refusal | None:
         """No address taken behind the loop may be there when the loop runs again."""
         behind = [s for s in ir.children(block) if isinstance(s, ir.Stmt) and s.span.start > self._loop.span.start]
         inner = {s.id for b in behind for n in ir.walk(b) if isinstance(n, ir.Declare) for s in n.symbols}
-        leaks = Leaks(
-            self._kernel.symbols,
-            self._kernel.functions,
-            self._types,
-            self._kernel.source.aliases,
-            set(self._staged),
-            inner,
-        )
-        leak = leaks.find(behind)
+        leak = self._leaks(inner).find(behind)
         if leak is None:
             return None
         who = f"`{self._kernel.symbols[leak.symbol].name}` keeps" if leak.symbol is not None else "something keeps"
