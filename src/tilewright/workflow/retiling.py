@@ -79,6 +79,9 @@ def _at_half(bench: Bench, kernel: TiledKernel, side: Side) -> Retiled | record.
     other = shared_with(bench.opened.kernel, frozenset(change.constants))
     if other is not None:
         return _no(f"`{made.name}` also decides how the kernel `{other}` works", made)
+    outcome = bench.compiler.build(made.text)
+    if isinstance(outcome, CompileFailure):
+        return _no(f"it does not compile at {made.name} = {made.after}: {outcome.message}", made)
     read = _read(bench, kernel, made, again, change)
     if isinstance(read, record.Refusal):
         return read
@@ -86,9 +89,6 @@ def _at_half(bench: Bench, kernel: TiledKernel, side: Side) -> Retiled | record.
     if isinstance(expected, str):
         return _no(expected, made)
     held = replace(bench, baseline=replace(bench.baseline, mma_per_tile=expected), threads=read.tile.threads)
-    outcome = bench.compiler.build(made.text)
-    if isinstance(outcome, CompileFailure):
-        return _no(f"it does not compile at {made.name} = {made.after}: {outcome.message}", made)
     file = bench.opened.source.file
     diff = unified_diff(bench.opened.source.text.decode(), made.text, file, f"{file} (retile)")
     source = RewrittenSource("retile", 1, made.text, diff, 2, change=change)
