@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from tilewright.cli.lists import read_stages, read_variants
 from tilewright.cli.terminal import Progress, canvas, emit, leave_now
 from tilewright.settings import Settings
+
+if TYPE_CHECKING:
+    from tilewright.workflow.tree import Options
 
 NAME = "pipeline"
 EXAMPLE = """Example: tilewright pipeline igemm.cu --arch sm_86 --stages 2,3 --out out
@@ -42,7 +45,7 @@ def run(
     Parameters
     ----------
     kernel_file
-        The CUDA source.
+        The CUDA source, or a folder: then every kernel below it, in one table.
     kernel
         Which __global__ function, where the file has several.
     arch
@@ -70,6 +73,12 @@ def run(
     """
     wanted_stages, wanted_variants = read_stages(stages), read_variants(variants)
     settings = Settings.from_environment()
+    if kernel_file.is_dir() and kernel is None and spec is None:
+        from tilewright.workflow.tree import Options
+
+        written = out if out is not None or json else DEFAULT_OUT
+        shared = Options(settings, arch, wanted_stages, wanted_variants, written, not no_cache, not no_run, save)
+        return _folder(kernel_file, shared, jobs, json)
 
     from tilewright import workflow
 
@@ -102,3 +111,19 @@ def run(
         if outcome.hung:
             leave_now(outcome.exit_code)
     return outcome.exit_code
+
+
+def _folder(root: Path, options: Options, jobs: int, json: bool) -> int:
+    """Every kernel below a folder: one table."""
+    from tilewright.receipt.tree import render_tree
+    from tilewright.workflow.tree import pipeline_tree
+
+    with Progress(options.settings) as progress:
+        report = pipeline_tree(root, options, jobs=jobs, progress=progress)
+    if json:
+        from tilewright.receipt.record import to_json
+
+        emit(to_json(report))
+    else:
+        emit(render_tree(report, canvas(options.settings).width))
+    return report.exit_code

@@ -43,7 +43,7 @@ def apply(receipt_file: Path, *, variant: str | None = None, dry_run: bool = Fal
         dry_run: write nothing.
 
     Raises:
-        TilewrightError: bad input (exit 2); what cannot be applied safely (exit 4, ``apply/…``). Nothing is written then.
+        TilewrightError: bad input (exit 2), or what cannot be applied safely (exit 4, ``apply/…``): nothing is written.
     """
     receipt = _read_receipt(receipt_file)
     path = Path(receipt.kernel.file)
