@@ -208,6 +208,16 @@ __device__ void fill(float (&t)[TILE][TILE], const float *p, bool inside, int i)
     flat("macros as syntax over a tile", "#define AS(i, j) As[(i) * TILE + (j)]\n#define BS(i, j) Bs[(i) * TILE + (j)]\n",
         """        AS(ty, tx) = (row < M && k0 + tx < K) ? A[row * K + k0 + tx] : 0.0f;
         BS(ty, tx) = (k0 + ty < K && col < N) ? B[(k0 + ty) * N + col] : 0.0f;""", product="AS(ty, q) * BS(q, tx)", left=("AS(ty, tx)",)),
+    flat("a branch that a template argument decides", """template <bool GUARDED>
+__device__ void load(float *tile, const float *src, bool inside, int i)
+{
+    if constexpr (GUARDED) {
+        tile[threadIdx.y * TILE + threadIdx.x] = inside ? src[i] : 0.0f;
+    } else
+        tile[threadIdx.y * TILE + threadIdx.x] = src[i];
+}
+""", """        load<true>(As, A, row < M && k0 + tx < K, row * K + k0 + tx);
+        load<true>(Bs, B, k0 + ty < K && col < N, (k0 + ty) * N + col);""", left=("if constexpr", "load<true>")),
     flat("a macro that calls a helper", LOAD_ROW + "#define FETCH(S, X, r, c, n, m) load_row(S, X, r, c, n, m, m)\n",
         "        FETCH(As, A, row, k0 + tx, M, K);\n        FETCH(Bs, B, k0 + ty, col, K, N);", left=("FETCH(As", "load_row(As")),
 )  # fmt: skip

@@ -1,7 +1,8 @@
-"""What the preprocessor and the inliner do, as far as the load phase needs it: macros first, then functions."""
+"""What the preprocessor, the inliner and constants do, as far as the load phase needs it: macros before functions."""
 
 from __future__ import annotations
 
+from tilewright.normalise.branches import branches
 from tilewright.normalise.inline import inline
 from tilewright.normalise.macros import macros
 from tilewright.normalise.result import Change, Situation
@@ -10,4 +11,4 @@ from tilewright.source.kernel import Refusal
 
 def front(situation: Situation) -> Change | Refusal | None:
     """One step: a function's body may hold macros, and a macro calls."""
-    return macros(situation) or inline(situation)
+    return macros(situation) or inline(situation) or branches(situation)

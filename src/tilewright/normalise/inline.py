@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tilewright.normalise.inline_arguments import Arguments, Binding
+from tilewright.normalise.inline_arguments import Arguments
 from tilewright.normalise.inline_callee import Callee, find, macro_closure
+from tilewright.normalise.inline_meaning import Binding
 from tilewright.normalise.inline_sites import CallSite, CallSites
 from tilewright.normalise.inline_text import moved, one_line, operand, replaced, words
 from tilewright.normalise.result import Change, Situation
@@ -129,7 +130,8 @@ class _Writer:
         here = {s.name for s in self.kernel.symbols.values()} | {p.name for p in self.kernel.function.template}
         span = self.kernel.function.body
         root = self.kernel.source.root
-        for node in nodes_of(root, "alias_declaration", "type_definition") if root is not None else ():
+        kinds = ("alias_declaration", "type_definition")
+        for node in nodes_of(root, (b"using", b"typedef"), *kinds) if root is not None else ():
             if span.start <= node.start_byte < span.end:
                 here |= words((node.text or b"").decode(errors="replace"))
         caught = sorted(self._free() & here)
@@ -152,7 +154,7 @@ class _Writer:
         """Names that a namespace declares, in any of its blocks."""
         out = {n for n, some in self.kernel.definitions.items() if any(d.scope == scope for d in some)}
         for root in (*(h.root for h in self.kernel.source.headers), self.kernel.source.root):
-            for node in nodes_of(root, "namespace_definition") if root is not None else ():
+            for node in nodes_of(root, (b"namespace",), "namespace_definition") if root is not None else ():
                 body = node.child_by_field_name("body")
                 name = node.child_by_field_name("name")
                 own = tuple((name.text or b"").decode().split("::")) if name is not None else ()
@@ -283,7 +285,7 @@ class _Writer:
 def _declared(node: Node) -> set[str]:
     """Names that a declaration of a namespace adds to it."""
     out: set[str] = set()
-    for child in (node, *nodes_of(node, "init_declarator", "type_identifier", "enumerator")):
+    for child in (node, *nodes_of(node, (b"",), "init_declarator", "type_identifier", "enumerator")):
         name = child.child_by_field_name("name") or child.child_by_field_name("declarator")
         out |= words((name.text or b"").decode(errors="replace")) if name is not None else set()
     return out

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
-from tilewright.normalise.inline_callee import Callee, Parameter, find
+from tilewright.normalise.inline_callee import Callee, Parameter
+from tilewright.normalise.inline_meaning import SCALAR, Binding, Meaning
 from tilewright.normalise.inline_text import count, one_line, replaced, split_arguments, words
-from tilewright.source import intrinsics, ir
-from tilewright.source.c_types import int_kind, plain, resolve
-from tilewright.source.effects import Collector
-from tilewright.source.expr_types import CType, Types
+from tilewright.source import ir
+from tilewright.source.c_types import int_kind, plain
 from tilewright.source.places import root
 from tilewright.source.reader import OpenKernel
 
-_BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
-_OF_TYPE = re.compile(r"\b(?:sizeof|decltype|alignof|typeid)\b")
-_SCALAR = re.compile(r"^[A-Za-z_][\w: ]*$")
 
-
-@dataclass
-class Binding:
-    """What stands for the function's names: for values, for types. Lines declare what needs a variable of its own."""
-
-    names: dict[str, str] = field(default_factory=dict)
-    types: dict[str, str] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
-
-
-class Arguments:
+class Arguments(Meaning):
     """Binds the parameters of one call.
 
     Args:
@@ -37,15 +22,11 @@ class Arguments:
     """
 
     def __init__(self, kernel: OpenKernel, callee: Callee, call: ir.Call, given: set[str], expression: bool) -> None:
-        self.kernel = kernel
-        self.callee = callee
+        super().__init__(kernel, callee)
         self.call = call
         self.given = given
         self.expression = expression
-        self.types = Types(kernel.symbols, kernel.source.aliases)
-        self.places = Collector(kernel.symbols, kernel.functions, kernel.body.body, True, kernel.source.aliases).places
         self._body_words = words(callee.body)
-        self.out = Binding()
         self.why = ""
 
     def bind(self) -> Binding | str:
@@ -66,7 +47,7 @@ class Arguments:
             if parameter.name and not self._value(parameter, arg, changed):
                 return self.why
         for parameter in self.callee.parameters[len(pairs) :]:
-            if parameter.name and not self._local(parameter, self._own_text(parameter.default)):
+            if parameter.name and not self._local(parameter, self.own_text(parameter.default)):
                 return self.why
         return self.out
 
@@ -86,10 +67,6 @@ class Arguments:
         self.given.add(new)
         return new
 
-    def _own_text(self, text: str) -> str:
-        """A piece of the function's head, as it reads at the call."""
-        return one_line(replaced(text, self.out.names, self.out.types))
-
     # -- template parameters ----------------------------------------------------------------------------
     def _template(self, pairs: list[tuple[Parameter, ir.Expr]]) -> bool:
         template = self.callee.definition.template
@@ -102,19 +79,19 @@ class Arguments:
         if deduced is None:
             return False
         for i, parameter in enumerate(template):
-            default = self._own_text(parameter.default) if parameter.default else None
+            default = self.own_text(parameter.default) if parameter.default else None
             given = written[i] if i < len(written) else deduced.get(parameter.name, default)
             if not given:
                 return self._no(f"its template argument {parameter.name} is not written down")
             if parameter.kind == "type":
-                if not _SCALAR.match(given):
+                if not SCALAR.match(given):
                     return self._no(f"its template argument {parameter.name} is no plain type")
                 self.out.types[parameter.name] = given
-            elif self._same_constant(plain(self._own_text(parameter.type_text)), given):
+            elif self._same_constant(plain(self.own_text(parameter.type_text)), given):
                 self.out.names[parameter.name] = given
             else:
-                kind = " ".join(w for w in self._own_text(parameter.type_text).split() if w != "const")
-                if kind == "auto" or not _SCALAR.match(kind):
+                kind = " ".join(w for w in self.own_text(parameter.type_text).split() if w != "const")
+                if kind == "auto" or not SCALAR.match(kind):
                     return self._no(f"the type of its template argument {parameter.name} is not understood")
                 # In place, and not as a constant of its own: what is declared in the loop is not known in front of it.
                 self.out.names[parameter.name] = f"int({given})" if kind == "int" else f"static_cast<{kind}>({given})"
@@ -124,7 +101,7 @@ class Arguments:
         """Whether a template argument is a name or number of the parameter's own type."""
         own = next((p for p in self.kernel.function.template if p.name == given), None)
         if own is not None:
-            return own.kind == "value" and self._canonical(own.type_text) == self._canonical(kind)
+            return own.kind == "value" and self.canonical(own.type_text) == self.canonical(kind)
         if given in ("true", "false"):
             return kind == "bool"
         want = int_kind(kind, self.kernel.source.aliases)
@@ -141,9 +118,6 @@ class Arguments:
             return int_kind(found[0].type_text, self.kernel.source.aliases) == want
         return self.kernel.constants.kind(ir.Name(self.call.span, given, None)) == want
 
-    def _canonical(self, kind: str) -> str:
-        return resolve(kind, self.kernel.source.aliases)
-
     def _deduced(self, pairs: list[tuple[Parameter, ir.Expr]]) -> dict[str, str] | None:
         """Template arguments that follow from the call's arguments; None where two of them disagree."""
         out: dict[str, str] = {}
@@ -153,7 +127,7 @@ class Arguments:
             if symbol is None:
                 continue
             found: list[tuple[str, str]] = []
-            base, kind = plain(symbol.type_text.replace("&", " ")), self._type(arg)
+            base, kind = plain(symbol.type_text.replace("&", " ")), self.type_of(arg)
             depth = symbol.pointers + len(symbol.dims)
             if names.get(base) == "type" and kind is not None and kind.pointers + kind.rank == depth:
                 found.append((base, kind.base))
@@ -195,13 +169,13 @@ class Arguments:
         assert symbol is not None
         behind = bool(symbol.pointers or symbol.dims)
         others = {n.symbol for n in ir.walk(arg) if isinstance(n, ir.Name) and n.symbol is not None} & changed
-        fixed = self._fixed(symbol)
+        fixed = self.fixed(symbol)
         hidden = symbol.name in self.callee.own  # by a local of the same name: both keep one name
         if symbol.reference:
             return self._reference(parameter, arg, fixed and not hidden, others)
         steady = fixed and not others and not hidden
         if behind:
-            if steady and self._steady_place(arg) and self._same_pointee(symbol, arg) and not self._asks_type(symbol):
+            if steady and self.steady_place(arg) and self.same_pointee(symbol, arg) and not self.asks_type(symbol):
                 shared = self.places.at(arg).space == "shared"
                 if isinstance(arg, ir.Name) or shared:
                     self.out.names[symbol.name] = self.text(arg)
@@ -209,10 +183,10 @@ class Arguments:
             if symbol.dims:
                 return self._no(f"its parameter {symbol.name} cannot be replaced by the argument")
             return self._local(parameter, self.text(arg))
-        if steady and self._is_plain(arg) and self._same_value(symbol, arg):
+        if steady and self.is_plain(arg) and self.same_value(symbol, arg):
             self.out.names[symbol.name] = self.text(arg)
             return True
-        if steady and self._only_stored(symbol) and self._same_value(symbol, arg):
+        if steady and self.only_stored(symbol) and self.same_value(symbol, arg):
             self.out.names[symbol.name] = self.text(arg)
             return True
         return self._local(parameter, self.text(arg))
@@ -222,20 +196,20 @@ class Arguments:
         assert symbol is not None
         const = "const" in symbol.type_text.split()
         alone = sum(root(a) is not None and root(a) == root(arg) for a in self.call.args) <= 1
-        kind = self._type(arg)
+        kind = self.type_of(arg)
         same = (
             kind is not None
             and kind.rank == len(symbol.dims)
             and kind.pointers == symbol.pointers
-            and self._canonical(kind.base) == self._canonical(self._base(symbol))
+            and self.canonical(kind.base) == self.canonical(self.base(symbol))
         )
         hidden = symbol.name in self.callee.own
         if (
             same
             and not hidden
-            and self._steady_place(arg, lvalue=True)
+            and self.steady_place(arg, lvalue=True)
             and (alone or symbol.dims)
-            and not self._asks_type(symbol)
+            and not self.asks_type(symbol)
         ):
             moved = {n.symbol for n in ir.walk(arg) if isinstance(n, ir.Name)} - {getattr(root(arg), "symbol", None)}
             if not moved & others:
@@ -255,7 +229,7 @@ class Arguments:
         before = {k: v for k, v in self.out.names.items() if k != symbol.name}
         declaration = re.sub(r"\b__restrict(?:__)?\b", " ", one_line(parameter.declaration)).replace("&", " ")
         declaration = " ".join(replaced(declaration, before | {symbol.name: name}, self.out.types).split())
-        if not symbol.pointers and "const" not in declaration.split() and self._fixed(symbol):
+        if not symbol.pointers and "const" not in declaration.split() and self.fixed(symbol):
             declaration = f"const {declaration}"
         self.out.lines.append(f"{declaration} = {value};")
         self.out.names[symbol.name] = name
@@ -263,154 +237,15 @@ class Arguments:
 
     def _cast(self, symbol: ir.Symbol, value: str) -> bool:
         """In an expression: the argument, converted as the call converts it; evaluated once, and not changed."""
-        kind = " ".join(w for w in self._own_text(symbol.type_text).replace("&", " ").split() if w != "const")
+        kind = " ".join(w for w in self.own_text(symbol.type_text).replace("&", " ").split() if w != "const")
         uses = count(self.callee.body, symbol.name)
-        if not self._fixed(symbol) or symbol.dims or not _SCALAR.match(kind) or (uses > 1 and not _calm(value)):
+        if not self.fixed(symbol) or symbol.dims or not SCALAR.match(kind) or (uses > 1 and not _calm(value)):
             return self._no(f"its parameter {symbol.name} needs a variable of its own")
         if symbol.pointers:
             self.out.names[symbol.name] = value
         else:
             self.out.names[symbol.name] = f"static_cast<{kind}>({value})"
         return True
-
-    # -- what may stand for a parameter ---------------------------------------------------------------------
-    def _fixed(self, symbol: ir.Symbol) -> bool:
-        """Whether the function leaves the parameter itself alone: not what it points to."""
-        for node in ir.walk(self.callee.parsed.body):
-            match node:
-                case ir.Assign(left=x) | ir.Unary(op="++" | "--" | "p++" | "p--", operand=x):
-                    if _variable(x) == symbol.id:
-                        return False
-                case ir.Unary(op="&", operand=x) if _variable(x) == symbol.id and not symbol.dims:
-                    return False
-                case ir.Declare(symbols=symbols):
-                    if any(s.reference and s.init is not None and _variable(s.init) == symbol.id for s in symbols):
-                        return False
-                case ir.Asm(outputs=outputs):
-                    if any(_variable(e) == symbol.id for _, e in outputs):
-                        return False
-                case ir.Call(callee=f, args=args):
-                    if any(_variable(a) == symbol.id and self._may_change(f, i) for i, a in enumerate(args)):
-                        return False
-        return True
-
-    def _may_change(self, callee: str, position: int) -> bool:
-        known = self.kernel.functions.get(callee.split("<")[0].split("::")[-1])
-        if known is None:
-            return not (intrinsics.is_known(callee) or "_cast<" in callee)
-        return any(
-            position < len(ps) and ps[position].how == "reference" and not ps[position].const for ps in known.params
-        )
-
-    def _asks_type(self, symbol: ir.Symbol) -> bool:
-        """Whether the body asks for the parameter's type or address, which an argument's may differ from."""
-        body = self.callee.body
-        return any(count(body[m.end() :].split(";")[0], symbol.name) > 0 for m in _OF_TYPE.finditer(body)) or any(
-            isinstance(n, ir.Unary) and n.op == "&" and isinstance(n.operand, ir.Name) and n.operand.symbol == symbol.id
-            for n in ir.walk(self.callee.parsed.body)
-        )
-
-    def _only_stored(self, symbol: ir.Symbol) -> bool:
-        """Whether the body is one store of the parameter: nothing happens between its evaluation and its use."""
-        match self.callee.parsed.body.body:
-            case (ir.Do(expr=ir.Assign(op="=", right=ir.Name(symbol=s))),):
-                return s == symbol.id and count(self.callee.body, symbol.name) == 1
-        return False
-
-    def _is_plain(self, arg: ir.Expr) -> bool:
-        match arg:
-            case ir.Name() | ir.Number():
-                return True
-            case ir.Member(base=ir.Name(id=b), arrow=False):
-                return b in _BUILTINS
-        return False
-
-    def _steady_value(self, e: ir.Expr) -> bool:
-        match e:
-            case ir.Name() | ir.Number() | ir.SizeOf():
-                return True
-            case ir.Member(base=ir.Name(), arrow=False):
-                return True
-            case ir.Binary(left=a, right=b):
-                return self._steady_value(a) and self._steady_value(b)
-            case ir.Unary(op="+" | "-" | "~" | "!", operand=x):
-                return self._steady_value(x)
-            case ir.Cast(type_text=t, operand=x):
-                return "*" not in t and "&" not in t and self._steady_value(x)
-        return False
-
-    def _steady_place(self, e: ir.Expr, lvalue: bool = False) -> bool:
-        """Whether an address (or an lvalue) is the same each time it is worked out, and reads no memory for it."""
-        match e:
-            case ir.Name(symbol=int()):
-                return True
-            case ir.Unary(op="&", operand=x):
-                return not lvalue and self._steady_place(x, lvalue=True)
-            case ir.Index(base=b, index=i):
-                kind, inner = self.types.of(e), self.types.of(b)
-                address = lvalue or (kind is not None and kind.rank > 0)
-                return (
-                    address
-                    and inner is not None
-                    and self._steady_value(i)
-                    and self._steady_place(b, lvalue=inner.rank > 0)
-                )
-            case ir.Member(base=b, arrow=False):
-                return lvalue and self._steady_place(b, lvalue=True)
-            case ir.Binary(op="+" | "-", left=a, right=b):
-                sides = (a, b) if self._points(a) else (b, a)
-                return not lvalue and self._steady_place(sides[0]) and self._steady_value(sides[1])
-            case ir.Cast(type_text=t, operand=x) if "*" in t:
-                return not lvalue and self._steady_place(x)
-        return False
-
-    def _points(self, e: ir.Expr) -> bool:
-        kind = self.types.of(e)
-        return kind is not None and bool(kind.pointers or kind.rank)
-
-    def _base(self, symbol: ir.Symbol) -> str:
-        return plain(self._own_text(symbol.type_text).replace("&", " "))
-
-    def _type(self, arg: ir.Expr) -> CType | None:
-        kind = self.types.of(arg)
-        if kind is not None:
-            return kind
-        match arg:
-            case ir.Member(base=ir.Name(id=b), arrow=False) if b in _BUILTINS:
-                return CType("unsigned int")
-            case ir.Number(value=bool()):
-                return CType("bool")
-            case ir.Number(value=int(), text=t) if t.isdigit():
-                return CType("int")
-            case ir.Number(value=float(), text=t):
-                return CType("float" if t[-1:] in "fF" else "double")
-            case ir.Ternary(then=a, otherwise=b):
-                one, two = self._type(a), self._type(b)
-                return one if one is not None and not one.rank and self.types.same(one, two) else None
-            case ir.Call():
-                found = find(self.kernel, arg)
-                if isinstance(found, Callee) and not found.definition.template and _SCALAR.match(found.returns):
-                    return CType(plain(found.returns))
-        return None
-
-    def _same_value(self, symbol: ir.Symbol, arg: ir.Expr) -> bool:
-        base, aliases = self._base(symbol), self.kernel.source.aliases
-        want, have = int_kind(base, aliases), self.kernel.constants.kind(arg)
-        if want is not None and have is not None:
-            return want == have
-        kind = self._type(arg)
-        if kind is None or kind.pointers or kind.rank:
-            return False
-        if want is not None:
-            return int_kind(kind.base, aliases) == want
-        return self.types.same(CType(base), kind)
-
-    def _same_pointee(self, symbol: ir.Symbol, arg: ir.Expr) -> bool:
-        kind = self._type(arg)
-        if kind is None:
-            return False
-        depth = symbol.pointers + len(symbol.dims)
-        return kind.pointers + kind.rank == depth and self.types.same(CType(self._base(symbol)), CType(kind.base))
 
 
 _STEPS = ("++", "--", "p++", "p--")
@@ -419,13 +254,3 @@ _STEPS = ("++", "--", "p++", "p--")
 def _calm(value: str) -> bool:
     """Whether working a value out twice costs and changes nothing: it reads no memory and calls nothing."""
     return not any(sign in value for sign in ("[", "->", "(", "*"))
-
-
-def _variable(expr: ir.Expr) -> int | None:
-    """The variable that an lvalue is, or is a part of: nothing behind a pointer."""
-    match expr:
-        case ir.Name(symbol=s):
-            return s
-        case ir.Member(base=b, arrow=False):
-            return _variable(b)
-    return None

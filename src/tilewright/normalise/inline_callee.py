@@ -84,7 +84,7 @@ class Callee:
         locals_ = {s.name for s in self.parsed.symbols.values() if s.kind != "param"}
         types = {
             (n.child_by_field_name("name") or n).text or b""
-            for n in nodes_of(self.node, "alias_declaration")
+            for n in nodes_of(self.node, (b"using",), "alias_declaration")
             if n.start_byte >= self.body_start
         }
         return frozenset(locals_ | {t.decode() for t in types})

@@ -30,7 +30,7 @@ def aliases(*roots: Node) -> dict[str, str]:
 
 
 def _alias_pairs(root: Node) -> Iterator[tuple[str, str]]:
-    for node in nodes_of(root, "alias_declaration", "type_definition"):
+    for node in nodes_of(root, (b"using", b"typedef"), "alias_declaration", "type_definition"):
         kind = node.child_by_field_name("type")
         if node.type == "alias_declaration":
             name = node.child_by_field_name("name")

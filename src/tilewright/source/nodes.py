@@ -18,8 +18,14 @@ def make_parser() -> Parser:
     return Parser(Language(tree_sitter_cuda.language()))
 
 
-def nodes_of(root: Node, *kinds: str) -> list[Node]:
-    """Every node of these types, in no promised order; a query is ten times as fast as a walk."""
+def nodes_of(root: Node, words: tuple[bytes, ...], *kinds: str) -> list[Node]:
+    """Every node of these types; a query is ten times as fast as a walk, and not asked where no such word is.
+
+    Args:
+        words: one of them stands in every such node.
+    """
+    if not any(word in (root.text or b"") for word in words):
+        return []
     import tree_sitter_cuda
     from tree_sitter import Language, Query, QueryCursor
 
