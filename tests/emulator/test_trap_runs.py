@@ -44,6 +44,9 @@ ACCEPTED = {
     ),
     "reuses its array": gemm(after=EPILOGUE),
     "prepared in front, and filled anew": gemm(before=PREPARED, after="sum += As[tx][ty];"),
+    "prepared in front, begun by the barrier": gemm(
+        before=PREPARED.removesuffix("__syncthreads();"), load="__syncthreads();\n        {0}", end=""
+    ),
     "prepared in front of every run": gemm(
         loop="for (int i = 0; i < 2; ++i) {\n    " + PREPARED + "\n    for (int k0 = 0; k0 < K; k0 += T)",
         after=EPILOGUE + "\n    __syncthreads();\n    }",

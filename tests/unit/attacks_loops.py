@@ -147,7 +147,6 @@ def k_loops() -> Iterator[Attack]:
         (BEFORE, BEFORE + "    As[ty][tx] = tx;\n    __syncthreads();\n    sum = As[tx][ty];\n"),
         (LOOP, LOOP + "        __syncthreads();\n"),
         (SECOND_BARRIER, "        }\n    }\n"),
-        without={"ldg": "loop_carried_shared", "cp_async": "loop_carried_shared"},
     )
     yield scalar(
         "statements behind the barrier",
