@@ -229,23 +229,33 @@ class _Writer:
         """The body's text without some statements; an early return guards what follows it."""
         statements = self.callee.parsed.body.body
         jumps = [n for n in ir.walk(self.callee.parsed.body) if isinstance(n, ir.Jump) and n.kind == "return"]
-        closing, at, out = 0, self.callee.body_start, ""
+        at, parts, guards = self.callee.body_start, [""], list[str]()
         for i, stmt in enumerate(statements):
             inside = [] if self.site.last else [j for j in jumps if stmt.span.start <= j.span.start < stmt.span.end]
-            if stmt in without or (isinstance(stmt, ir.Jump) and inside and i == len(statements) - 1):
-                new = ""
-            elif not inside:
+            guard = None
+            if isinstance(stmt, ir.If) and inside and stmt.otherwise is None and _only_returns(stmt.then):
+                guard = self._opposite(stmt.condition, bound)
+            elif stmt not in without and not (isinstance(stmt, ir.Jump) and inside and i == len(statements) - 1):
+                if inside:
+                    return None
                 continue
-            elif isinstance(stmt, ir.If) and stmt.otherwise is None and _only_returns(stmt.then):
-                new = f"if (!({self._piece(stmt.condition.span.start, stmt.condition.span.end, bound)})) {{"
-                closing += 1
-            else:
-                return None
             if any(j.value is not None for j in inside) or stmt.span.within:
                 return None
-            out += self._piece(at, stmt.span.start, bound) + new
+            parts[-1] += self._piece(at, stmt.span.start, bound)
             at = stmt.span.end
-        return _no_gaps(out + self._piece(at, self.callee.body_end, bound)).rstrip() + "\n}" * closing
+            if guard is not None:
+                guards.append(guard)
+                parts.append("")
+        text = _no_gaps(parts.pop() + self._piece(at, self.callee.body_end, bound)).rstrip()
+        while guards:
+            text = _guarded(guards.pop(), text)
+            text = _no_gaps(parts.pop()).rstrip(" \t") + text
+        return text
+
+    def _opposite(self, condition: ir.Expr, bound: Binding) -> str:
+        if isinstance(condition, ir.Unary) and condition.op == "!":
+            return self._piece(condition.operand.span.start, condition.operand.span.end, bound)
+        return f"!({self._piece(condition.span.start, condition.span.end, bound)})"
 
     def _piece(self, start: int, end: int, bound: Binding) -> str:
         return replaced(self.callee.source(start, end), bound.names, bound.types)
@@ -294,6 +304,15 @@ def _declared(node: Node) -> set[str]:
 def _no_gaps(text: str) -> str:
     """Without the blank lines that a statement leaves where it is taken out."""
     return re.sub(r"\n(?:[ \t]*\n){2,}", "\n\n", re.sub(r"^(?:[ \t]*\r?\n)+", "", text))
+
+
+def _guarded(condition: str, text: str) -> str:
+    """Lines of a body behind an ``if``."""
+    lines = text.lstrip("\r\n").split("\n")
+    indent = next((x[: len(x) - len(x.lstrip())] for x in lines if x.strip() and not x.lstrip().startswith("#")), "")
+    unit = "\t" if "\t" in indent else "    "
+    inner = "\n".join(unit + x if x.strip() else x for x in lines)
+    return f"{indent}if ({one_line(condition)}) {{\n{inner}\n{indent}}}"
 
 
 def _only_returns(stmt: ir.Stmt) -> bool:
