@@ -158,10 +158,16 @@ REFUSED = (
     Form("unequal_unknown_step", "for (int k = 0; k != K; k += N)", "cannot be shown"),
     Form("may_end_early", "for (int k = 0; k <= K; k += BK)", "cannot be shown", first="if (k == N) return;"),
     Form("narrow", "for (int k = 0; k <= last; k += BK)", "cannot be shown", before="double last = K - 1;"),
-    Form("changed_step", "for (int k = 0; k < K; k += step)", "changes its own", before="int step = BK;", last="step = 8;"),
+    Form(
+        "changed_step", "for (int k = 0; k < K; k += step)", "changes its own", before="int step = BK;",
+        last="step = 8;",
+    ),
     Form(
         "read_later", "for (k = first; k < K; k += BK)", "is read behind the K-loop",
         before="int k, first = threadIdx.x * 0;", extra=" + k",
     ),
-    Form("pointer_unknown_step", "for (; A != end; A += N)", "cannot be shown", before="const float *end = A + K;", loads=BUMPED),
+    Form(
+        "pointer_unknown_step", "for (; A != end; A += N)", "cannot be shown", before="const float *end = A + K;",
+        loads=BUMPED,
+    ),
 )  # fmt: skip

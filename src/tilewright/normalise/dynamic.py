@@ -58,7 +58,7 @@ def dynamic(situation: Situation) -> Change | Refusal | None:
         return no(what, "say `shared_bytes` in the sidecar, or declare the tiles as static arrays")
     if _named_elsewhere(sites):
         return no("a __device__ function of the file names dynamic shared memory as well")
-    loop = _k_loop(sites)
+    loop = _k_loop(sites, buffer)
     owner = _declaration(sites, buffer)
     if loop is None or owner is None or buffer.span.within or sites.has_comment(owner.span):
         return None
@@ -80,9 +80,16 @@ def _named_elsewhere(sites: Sites) -> bool:
     return any(not any(s.start <= m.start() < s.end for s in spans) for m in _EXTERN.finditer(text))
 
 
-def _k_loop(sites: Sites) -> Loop | None:
+def _k_loop(sites: Sites, buffer: ir.Symbol) -> Loop | None:
     """The loop that fills shared memory between barriers, where there is one."""
-    filling = [x for x in sites.tile_loops() if sites.collector.collect([x.body]).stores_to_shared()]
+    kept = holders(sites.kernel, {buffer.id})
+
+    def fills(loop: Loop) -> bool:
+        effects = sites.collector.collect([loop.body])
+        through = any(s.place.space == "unknown" for s in effects.stores)
+        return bool(effects.stores_to_shared()) or (through and bool(effects.reads & kept))
+
+    filling = [x for x in sites.tile_loops() if fills(x)]
     inner = [x for x in filling if not any(y is not x and x.span.start <= y.span.start < x.span.end for y in filling)]
     return inner[0] if len(inner) == 1 else None
 
@@ -161,13 +168,13 @@ def _views(sites: Sites, pieces: Pieces, found: list[Piece], total: int) -> list
         reach = max((k.high + 1 for k in known), default=p.offset)
         if p not in inside and (reach > end or len(known) != len(here)):
             end = total  # an epilogue's use of the whole buffer, over what the K-loop is done with
+        if end <= p.offset or p.offset % p.size:
+            what = f"`{p.symbol.name}` begins where the launch's {total} bytes have ended, or between two elements"
+            return Refusal("not_understood", what, line)
         if any(k.low < p.offset or k.high >= end for k in known):
             what = f"`{p.symbol.name}` may be used beyond its {end - p.offset} bytes of the dynamic shared memory"
             return Refusal("not_understood", what, line, "declare the tiles as static arrays")
         end = _trimmed(p, here, end, total)
-        if end <= p.offset or p.offset % p.size:
-            what = f"`{p.symbol.name}` begins where the launch's {total} bytes have ended, or between two elements"
-            return Refusal("not_understood", what, line)
         out.append(View(p, here, p.offset, end))
     return out
 
@@ -222,7 +229,7 @@ def _merged(extents: list[Interval]) -> list[Interval]:
 
 def _stored_around(sites: Sites, view: View, loop: Loop) -> bool:
     """Whether shared memory is stored to outside the K-loop through the piece or what is made from it."""
-    kept = holders(sites.kernel.body, {view.piece.symbol.id})
+    kept = holders(sites.kernel, {view.piece.symbol.id})
     for node in ir.walk(sites.kernel.body):
         if loop.span.start <= node.span.start < loop.span.end:
             continue

@@ -9,6 +9,7 @@ from tilewright.normalise.loop_sites import Sites
 from tilewright.source import ir
 from tilewright.source.c_types import size_of
 from tilewright.source.effects import short_name
+from tilewright.source.expr_types import Types
 from tilewright.source.places import root
 from tilewright.source.ranges import Interval, Ranges
 
@@ -90,6 +91,7 @@ class Pieces:
             kernel.constants, sites.types, kernel.symbols, kernel.body, sites.changed, sites.is_plain, block
         )
         self._parents = {id(c): n for n in ir.walk(kernel.body) for c in ir.children(n)}
+        self._types = Types(kernel.symbols, kernel.constants.aliases)
         self._known: dict[int, Piece] = {}
         self._derived: dict[int, Address] = {}  # pointers to places that differ from thread to thread
         self._owners = {s.id: n for n in ir.walk(kernel.body) if isinstance(n, ir.Declare) for s in n.symbols}
@@ -235,7 +237,9 @@ class Pieces:
 
     def _keeper(self, name: ir.Name) -> int | None:
         """The variable that an expression with a name in it is stored to, if it is one."""
-        node: ir.Stmt | ir.Expr = name
+        node: ir.Stmt | ir.Expr = self._climbed(name)
+        if self._is_data(node):
+            return None
         while (parent := self._parents.get(id(node))) is not None:
             if isinstance(parent, ir.Declare):
                 return next((s.id for s in parent.symbols if s.init is node), None)
@@ -247,15 +251,26 @@ class Pieces:
             node = parent
         return None
 
-    def _extent(self, name: ir.Name) -> Interval | None:
-        """What is touched where a name is used: an element, or what a call does with an address."""
+    def _climbed(self, name: ir.Name) -> ir.Expr:
+        """The whole address or lvalue that hangs on a name."""
         node: ir.Expr = name
         while True:
             parent = self._parents.get(id(node))
             if not _is_address_step(parent, node):
-                break
+                return node
             assert isinstance(parent, ir.Expr)
             node = parent
+
+    def _is_data(self, node: ir.Stmt | ir.Expr) -> bool:
+        """Whether an expression is what memory holds, and no address of it."""
+        if not (isinstance(node, ir.Index | ir.Member) or (isinstance(node, ir.Unary) and node.op == "*")):
+            return False
+        kind = self._types.of(node)
+        return kind is not None and not kind.rank and not kind.pointers
+
+    def _extent(self, name: ir.Name) -> Interval | None:
+        """What is touched where a name is used: an element, or what a call does with an address."""
+        node = self._climbed(name)
         if isinstance(node, ir.Index | ir.Member) or (isinstance(node, ir.Unary) and node.op == "*"):
             at = self.lvalue(node)
             if at is not None and not at.dims:

@@ -22,7 +22,9 @@ def pointers(situation: Situation) -> Change | Refusal | None:
         if not isinstance(loop, ir.For) or loop.span.within or loop.update is None or loop.condition is None:
             continue
         ends = _ends(sites, loop)
-        if ends is None or len(parts(loop.update)) != 1 or sites.has_comment(loop.header) or sites.continues(loop):
+        if ends is None or not sites.in_block(loop):
+            continue
+        if len(parts(loop.update)) != 1 or sites.has_comment(loop.header) or sites.continues(loop):
             continue
         moving, end, op = ends
         step = loop.update.right if isinstance(loop.update, ir.Assign) else None

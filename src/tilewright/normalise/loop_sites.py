@@ -69,6 +69,10 @@ class Sites:
         """``do … while``, which the tree shows as ``while``."""
         return self.text[loop.span.start : loop.span.start + 2] == b"do"
 
+    def in_block(self, stmt: ir.Stmt) -> bool:
+        """Whether other statements may be put beside a statement: it is no branch's only one."""
+        return any(isinstance(n, ir.Block) and any(x is stmt for x in n.body) for n in ir.walk(self.kernel.body))
+
     def around(self, loop: Loop) -> list[Loop]:
         """The loops around a loop."""
         return [

@@ -31,6 +31,8 @@ def _second(sites: Sites, loop: ir.For) -> Change | None:
     extra = [s for s in loop.init.symbols if s.id != counter] if isinstance(loop.init, ir.Declare) else []
     if counter is None or not (others or extra) or loop.header.within or sites.has_comment(loop.header):
         return None
+    if not sites.in_block(loop):
+        return None
     if sites.continues(loop) or not _movable(sites, loop, counter, others, extra):
         return None
     edits: list[Edit] = []
@@ -187,7 +189,7 @@ def own_variable(situation: Situation) -> Change | Refusal | None:
             continue
         counter = _counter(sites, loop)
         first = None if counter is None else _first(sites, loop, counter)
-        if counter is None or first is None or len(parts(loop.update)) != 1:
+        if counter is None or first is None or len(parts(loop.update)) != 1 or not sites.in_block(loop):
             continue
         symbol = sites.kernel.symbols[counter]
         words = plain(symbol.type_text).split()

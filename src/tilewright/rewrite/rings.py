@@ -43,7 +43,8 @@ class Rings(Quotes):
         own = kernel.launch_shared_bytes
         self.launch_bytes = self.dynamic_bytes + (own or 0) if self.dynamic_bytes or own is not None else None
         if self.pool is not None:
-            self.launch_bytes = self.pool.total_bytes
+            grown = self.pool.total_bytes != self.pool.original_bytes
+            self.launch_bytes = self.pool.total_bytes if grown else None
         self.stages_name = self.names.fresh("STAGES")
         self.buffer_name = self.names.fresh("tile_ring")
         self.ring = {a.symbol: self.names.fresh(f"{a.name}_ring") for a in kernel.staged}
@@ -82,6 +83,10 @@ class Rings(Quotes):
     def unusable(self, ring: bool) -> Refusal | None:
         """Why the staged arrays cannot become rings, or cannot even be aligned where they are."""
         kernel = self.kernel
+        lost = next((a for a in kernel.staged if a.pool is not None and self.pool is None), None)
+        if ring and lost is not None:
+            what = f"how many bytes of dynamic shared memory lie around `{lost.name}` is not known"
+            return Refusal("not_understood", what, lost.line, "say `shared_bytes` in the sidecar")
         if ring and kernel.outside.refusal is not None:
             return kernel.outside.refusal
         for array in kernel.staged:
@@ -148,10 +153,9 @@ class Rings(Quotes):
             # Another instantiation would need a proof of its own.
             lines.append(f'static_assert({" && ".join(self.kernel.made_for)}, "rewritten for these arguments only");')
         if self.pool is not None and any(a.pool is not None for a in self.kernel.staged):
-            lines.append(
-                f"// Launch with {self.pool.total_bytes} bytes of dynamic shared memory; "
-                f"the original had {self.pool.original_bytes}."
-            )
+            size, before = self.pool.total_bytes, self.pool.original_bytes
+            grown = f"// Launch with {size} bytes of dynamic shared memory; the original had {before}."
+            lines.append(grown if size != before else f"// The rings fit into the {size} bytes of the launch.")
         return lines
 
     def _before_declarations(self, lines: list[str]) -> Edit:

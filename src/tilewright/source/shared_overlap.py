@@ -5,22 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tilewright.source import ir
+from tilewright.source.expr_types import Types
 from tilewright.source.kernel import Refusal, SharedArray
 from tilewright.source.reader import OpenKernel
 
 
-def holders(body: ir.Stmt, symbols: Iterable[int]) -> set[int]:
-    """Some names, and every variable that is set to something made from them."""
+def holders(kernel: OpenKernel, symbols: Iterable[int]) -> set[int]:
+    """Some names, and every variable that holds an address made from them; data that is read there is none."""
     out = set(symbols)
+    types = Types(kernel.symbols, kernel.constants.aliases)
     size = 0
     while size != len(out):
         size = len(out)
-        for node in ir.walk(body):
+        for node in ir.walk(kernel.body):
             if isinstance(node, ir.Declare):
-                out |= {s.id for s in node.symbols if s.init is not None and _names(s.init) & out}
-            elif isinstance(node, ir.Assign) and isinstance(node.left, ir.Name) and _names(node.right) & out:
-                out |= _names(node.left)
+                out |= {s.id for s in node.symbols if s.init is not None and carries(s.init, out, types)}
+            elif isinstance(node, ir.Assign) and isinstance(node.left, ir.Name) and carries(node.right, out, types):
+                out |= {node.left.symbol} if node.left.symbol is not None else set()
     return out
+
+
+def carries(expr: ir.Expr, symbols: set[int], types: Types) -> bool:
+    """Whether the value of an expression may be an address made from some names."""
+    if isinstance(expr, ir.Name):
+        return expr.symbol in symbols
+    if isinstance(expr, ir.Index | ir.Member) or (isinstance(expr, ir.Unary) and expr.op == "*"):
+        kind = types.of(expr)
+        if kind is not None and not kind.rank and not kind.pointers:
+            return False
+    if isinstance(expr, ir.Unary) and expr.op == "&":
+        return any(isinstance(n, ir.Name) and n.symbol in symbols for n in ir.walk(expr.operand))
+    return any(carries(c, symbols, types) for c in ir.children(expr) if isinstance(c, ir.Expr))
 
 
 def overlaps(
@@ -39,7 +54,7 @@ def overlaps(
             if other.symbol in staged:
                 what = f"`{tile.name}` and `{other.name}` are filled in the same iteration and share bytes"
                 return Refusal("loop_carried_shared", what, other.line)
-            inside = holders(kernel.body, {other.symbol})
+            inside = holders(kernel, {other.symbol})
             used = next((n for n in ir.walk(loop.body) if isinstance(n, ir.Name) and n.symbol in inside), None)
             if used is not None:
                 what = f"the K-loop uses `{used.id}`, which shares bytes with `{tile.name}`"
@@ -55,7 +70,3 @@ def _share_bytes(a: SharedArray, b: SharedArray) -> bool:
     if a.pool is None or a.pool != b.pool:
         return False
     return a.offset_bytes < b.offset_bytes + b.total_bytes and b.offset_bytes < a.offset_bytes + a.total_bytes
-
-
-def _names(expr: ir.Expr) -> set[int]:
-    return {n.symbol for n in ir.walk(expr) if isinstance(n, ir.Name) and n.symbol is not None}
