@@ -115,6 +115,9 @@ def test_a_dangerous_sibling_is_refused(name: str) -> None:
         assert text.split("\n")[(result.line or 0) - 1].strip() == part
 
 
+NUMBER = "const unsigned at = (unsigned)__cvta_generic_to_shared(&Vs[0][0]);"
+
+
 def moved(between: str, load: str = LOAD_V) -> str:
     """Two load phases with something between them."""
     return gemm(
@@ -135,15 +138,26 @@ def test_a_second_load_phase_moves_where_nothing_is_in_its_way() -> None:
     ("between", "load"),
     [
         ("sum += Vs[tx][ty];", LOAD_V),  # the tile before is still read
-        ("const int at = tx + (int)sum;", LOAD_V.replace("+ col]", "+ at]")),  # an index that is made in between
+        ("const int there = tx + (int)sum;", LOAD_V.replace("+ col]", "+ there]")),  # an index that is made in between
         ("seen += 1;", LOAD_V.replace("+ col]", "+ seen]")),
+        ('asm volatile("ld.shared.f32 %0, [%1];" : "=f"(sum) : "r"(at));', LOAD_V),  # the tile before, by a number
     ],
 )
 def test_a_second_load_phase_stays_where_something_is_in_its_way(between: str, load: str) -> None:
-    text = moved(between, load).replace("float sum = 0.0f;", "float sum = 0.0f; int seen = 0;")
+    number = NUMBER if "asm" in between else ""
+    text = moved(between, load).replace("float sum = 0.0f;", "float sum = 0.0f; int seen = 0; " + number)
     kept = found(text)
     # Its array is then scratch of the compute phase, filled where it was.
     assert isinstance(kept, Refusal) or {a.name for a in kept.staged} == {"As", "Bs"}
+
+
+def test_a_bound_that_nobody_writes_is_the_same_for_all() -> None:
+    loop = "for (int k0 = 0; k0 < last; k0 += T)"
+    text = gemm(params=PARAMS + ", const int* lengths", before="const int last = lengths[blockIdx.x];", loop=loop)
+    assert isinstance(found(text), TiledKernel)
+    own = found(text.replace("lengths[blockIdx.x]", "lengths[tx]"))
+    assert isinstance(own, Refusal)
+    assert own.code == "divergent_barrier"
 
 
 def test_an_early_return_forbids_wide_copies_only() -> None:

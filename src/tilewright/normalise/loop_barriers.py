@@ -135,7 +135,7 @@ def second_loads(situation: Situation) -> Change | Refusal | None:
             continue
         for cut in (c for c in cuts if c > gate):
             end = _end_of_loads(sites, body, cut + 1)
-            if end is not None and _may_come_earlier(sites, body, gate, cut + 1, end):
+            if end is not None and _may_come_earlier(sites, loop, gate, cut + 1, end):
                 return _together(sites, body, gate, cut, end)
     return None
 
@@ -160,12 +160,15 @@ def _end_of_loads(sites: Sites, body: Body, start: int) -> int | None:
     return at if filled else None
 
 
-def _may_come_earlier(sites: Sites, body: Body, gate: int, start: int, end: int) -> bool:
-    collect = sites.collector.collect
+def _may_come_earlier(sites: Sites, loop: ir.For | ir.While, gate: int, start: int, end: int) -> bool:
+    collect, body = sites.collector.collect, statements(loop.body)
     loads, between = collect(body[start:end]), collect(body[gate:start])
     first = collect(body[:gate])
     arrays = loads.stores_to_shared()
     touched = first.reads | between.reads | first.stores_to_shared() | between.stores_to_shared()
+    inside = range(loop.span.start, loop.span.end)
+    if any(n.span.start not in inside for a in arrays for n in sites.uses(a)):
+        return False  # an address from outside may be used in between
     if arrays & touched or any(s.place.symbol is None for s in (*first.stores, *between.stores)):
         return False
     if between.unknown or (between.jumps and any(isinstance(s, ir.Jump) for s in body[gate:start])):

@@ -54,6 +54,12 @@ class OutsideUses:
         assumptions: list[str] = []
         if refusal is None:
             refusal = self._misplaced(uses, around[-1]) or self._kept(around[-1]) or self._handed_on()
+        front = [n for n in uses if n.span.start < self._loop.span.start]
+        if refusal is None and front:
+            names = ", ".join(sorted({f"`{n.id}`" for n in front}))
+            assumptions.append(
+                f"blocks have as many threads as the launch says, which fill all of {names} for every tile"
+            )
         if refusal is None and any(isinstance(s, ir.For | ir.While) for s in around):
             # The next run of the K-loop finds what this one and what is behind it have left in one stage only.
             names = ", ".join(f"`{self._kernel.symbols[s].name}`" for s in sorted({n.symbol or 0 for n in uses}))
