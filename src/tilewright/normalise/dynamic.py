@@ -70,7 +70,7 @@ def dynamic(situation: Situation) -> Change | Refusal | None:
     if odd is not None:
         return odd
     views = _views(sites, pieces, found, situation.shared_bytes)
-    return views if isinstance(views, Refusal) else _change(sites, buffer, owner, loop, views, situation.shared_bytes)
+    return views if isinstance(views, Refusal) else _change(sites, owner, loop, found, views, situation.shared_bytes)
 
 
 def _named_elsewhere(sites: Sites) -> bool:
@@ -261,10 +261,10 @@ def _common_multiple(a: int, b: int) -> int:
 
 
 def _change(
-    sites: Sites, buffer: ir.Symbol, owner: ir.Declare, loop: Loop, views: list[View], total: int
+    sites: Sites, owner: ir.Declare, loop: Loop, pieces: list[Piece], views: list[View], total: int
 ) -> Change | Refusal | None:
     line = sites.line(owner)
-    pool = sites.fresh(f"{buffer.name}_bytes")
+    pool = sites.fresh(f"{owner.symbols[0].name}_bytes")
     edits: list[Edit] = []
     own: list[str] = [f"extern __shared__ __align__({ALIGNMENT_BYTES}) unsigned char {pool}[];"]
     assumptions: list[str] = []
@@ -283,11 +283,12 @@ def _change(
             by_owner.setdefault(id(view.piece.owner), []).extend(lines)
     for key, lines in by_owner.items():
         stmt = owners[key]
-        if any(all(v.piece.symbol is not s for v in views) for s in stmt.symbols) or sites.has_comment(stmt.span):
+        if any(all(p.symbol is not s for p in pieces) for s in stmt.symbols) or sites.has_comment(stmt.span):
             what = "a pointer into the dynamic shared memory is declared beside other things"
             return Refusal("not_understood", what, sites.line(stmt), "declare it in a statement of its own")
         edits.append(sites.replaced(stmt, lines))
-    edits += [sites.removed(s) for s in _unused(sites, buffer, views)]
+    gone = {id(p.owner): p.owner for p in _unused(views, pieces) if p.owner is not None}
+    edits += [sites.removed(o) for key, o in gone.items() if key not in by_owner and len(o.symbols) == 1]
     start = sites.statement_start(owner)
     edits.append(Edit(start, owner.span.end, sites.joined(owner, own)))
     names = ", ".join(f"`{v.piece.symbol.name}`" for v in views)
@@ -327,22 +328,7 @@ def _assumed(view: View) -> list[str]:
     return [f"nothing reaches past the {size} bytes of `{view.piece.symbol.name}` in the dynamic shared memory"]
 
 
-def _unused(sites: Sites, buffer: ir.Symbol, views: list[View]) -> list[ir.Stmt]:
-    """Declarations of pieces that nothing uses but other pieces."""
+def _unused(views: list[View], pieces: list[Piece]) -> list[Piece]:
+    """Pieces that nothing uses but other pieces."""
     kept = {v.piece.symbol.id for v in views}
-    out: list[ir.Stmt] = []
-    for node in ir.walk(sites.kernel.body):
-        if not isinstance(node, ir.Declare) or any(s.id in kept or s.kind == "shared" for s in node.symbols):
-            continue
-        made = [s for s in node.symbols if s.pointers and s.init is not None]
-        if len(made) == len(node.symbols) == 1 and _only_for_views(sites, made[0], kept, buffer):
-            out.append(node)
-    return out
-
-
-def _only_for_views(sites: Sites, symbol: ir.Symbol, kept: set[int], buffer: ir.Symbol) -> bool:
-    if symbol.init is None or buffer.id not in _names(symbol.init):
-        return False
-    inits = [sites.kernel.symbols[k].init for k in kept]
-    inner = {id(n) for e in inits if e is not None for n in ir.walk(e)}
-    return all(id(n) in inner for n in sites.uses(symbol.id))
+    return [p for p in pieces if p.owner is not None and p.symbol.id not in kept]
