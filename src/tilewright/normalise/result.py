@@ -66,6 +66,7 @@ class Normalised:
         shared_bytes: dynamic shared memory that the launch still needs; None where that did not change.
         refusal: why a pass could not do what the kernel needs; its line is one of the text as handed in.
         assumptions: what the passes took for granted, for the receipt.
+        made_for: values of the file's constants that the edits hold for.
     """
 
     kernel: OpenKernel
@@ -74,6 +75,7 @@ class Normalised:
     shared_bytes: int | None = None
     refusal: Refusal | None = None
     assumptions: tuple[str, ...] = ()
+    made_for: tuple[str, ...] = ()
 
     def line(self, line: int) -> int:
         """The line of the text as handed in."""

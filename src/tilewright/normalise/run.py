@@ -16,7 +16,7 @@ from tilewright.normalise import (
 )
 from tilewright.normalise.dynamic import dynamic
 from tilewright.normalise.front import front
-from tilewright.normalise.result import Normalised, Pass, Situation
+from tilewright.normalise.result import Change, Normalised, Pass, Situation
 from tilewright.source.edits import finish
 from tilewright.source.kernel import Refusal
 from tilewright.source.line_map import LineMap
@@ -59,7 +59,7 @@ def normalise(
     situation = Situation(kernel, block, shared_bytes)
     for one in passes:
         for _ in range(_MAX_ROUNDS):
-            change = one(situation)
+            change, relied = _asked(one, situation)
             if change is None:
                 break
             if isinstance(change, Refusal):
@@ -77,5 +77,18 @@ def normalise(
                 steps=(*out.steps, step),
                 shared_bytes=out.shared_bytes if change.shared_bytes is None else change.shared_bytes,
                 assumptions=(*out.assumptions, *(x for x in change.assumptions if x not in out.assumptions)),
+                made_for=tuple(dict.fromkeys([*out.made_for, *relied])),
             )
     return out
+
+
+def _asked(one: Pass, situation: Situation) -> tuple[Change | Refusal | None, list[str]]:
+    """What a pass says, and the constants of the file that it looked up for that, with their values."""
+    constants = situation.kernel.constants
+    before = set(constants.used)
+    constants.used.clear()
+    change = one(situation)
+    looked_up = sorted(constants.used)
+    constants.used |= before
+    known = [(name, constants.by_name(name)) for name in looked_up if name.isidentifier()]
+    return change, [f"{name} == {value}" for name, value in known if value is not None]

@@ -129,8 +129,9 @@ class Rings(Quotes):
                 aligned.add(array.declaration.start)
                 word = text.find(b"__shared__", array.declaration.start, array.declaration.end) + len(b"__shared__")
                 out.append(Edit(word, word, f" __align__({self.alignment_bytes()})"))
-        if ring:
-            out.append(self._before_declarations(self._stages_lines()))
+        lines = self._stages_lines() if ring else self._made_for() if self.kernel.steps else []
+        if lines:
+            out.append(self._before_declarations(lines))
         return out
 
     def _laid_out(self, pool: Pool) -> list[Edit]:
@@ -148,15 +149,18 @@ class Rings(Quotes):
         return out
 
     def _stages_lines(self) -> list[str]:
-        lines = [f"constexpr int {self.stages_name} = {self.stages};"]
-        if self.kernel.made_for:
-            # Another instantiation would need a proof of its own.
-            lines.append(f'static_assert({" && ".join(self.kernel.made_for)}, "rewritten for these arguments only");')
+        lines = [f"constexpr int {self.stages_name} = {self.stages};", *self._made_for()]
         if self.pool is not None and any(a.pool is not None for a in self.kernel.staged):
             size, before = self.pool.total_bytes, self.pool.original_bytes
             grown = f"// Launch with {size} bytes of dynamic shared memory; the original had {before}."
             lines.append(grown if size != before else f"// The rings fit into the {size} bytes of the launch.")
         return lines
+
+    def _made_for(self) -> list[str]:
+        """Another instantiation, or other constants, would need a proof of their own."""
+        if not self.kernel.made_for:
+            return []
+        return [f'static_assert({" && ".join(self.kernel.made_for)}, "rewritten for these arguments only");']
 
     def _before_declarations(self, lines: list[str]) -> Edit:
         """In front of the first staged array, on lines of their own where its line holds nothing else."""

@@ -69,6 +69,7 @@ def _as_handed_in(found: TiledKernel, kernel: OpenKernel, normal: Normalised) ->
         ),
         unordered=None if found.unordered is None else _led_back(found.unordered, normal),
         assumptions=(*normal.assumptions, *found.assumptions),
+        made_for=tuple(dict.fromkeys([*found.made_for, *normal.made_for])),
     )
 
 
