@@ -52,7 +52,7 @@ def inline(situation: Situation) -> Change | Refusal | None:
         done = site.stmt.span.end if site.whole else site.call.span.end
     if edits:
         line = kernel.source.line(min(e.start for e in edits))
-        return Change(tuple(edits), f"{_listed(names)} written out in the load phase", line)
+        return Change(tuple(edits), f"{_listed(names)} written out where it is called", line)
     if refused is None or not refused[1].whole:
         return None
     hint = "write the body out by hand, or simplify the function"
@@ -61,7 +61,7 @@ def inline(situation: Situation) -> Change | Refusal | None:
 
 def _listed(names: list[str]) -> str:
     some = [f"`{n}`" for n in dict.fromkeys(names)]
-    return some[0] + " is" if len(some) == 1 else ", ".join(some[:-1]) + f" and {some[-1]} are"
+    return some[0] + " is" if len(some) == 1 else ", ".join(some[:-1]) + f" and {some[-1]} are each"
 
 
 class _Writer:
