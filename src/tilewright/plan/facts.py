@@ -20,6 +20,8 @@ class CopyFacts:
         async_bytes: width of one ``cp.async``; None when it cannot carry this copy.
         guarded: bounds are checked for each load.
         scattered: stored element by element (an operand transposed on its way), ``element_bytes`` at a time.
+        rows: of the tile, each one bulk copy; None when bulk copies cannot carry this copy.
+        boxed: it is a box of a matrix, so that one copy by a tensor map carries all of it.
     """
 
     tile_bytes: int
@@ -28,6 +30,8 @@ class CopyFacts:
     async_bytes: int | None = None
     guarded: bool = True
     scattered: bool = False
+    rows: int | None = None
+    boxed: bool = False
 
 
 @dataclass(frozen=True)

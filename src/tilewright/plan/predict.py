@@ -36,6 +36,10 @@ SMOOTHNESS = 4
 GUARDED_COPY_INSTRUCTIONS = 20
 PLAIN_COPY_INSTRUCTIONS = 8
 PIECE_INSTRUCTIONS = 2
+# Per bulk copy, of the one warp that issues: its addresses go to uniform registers, one copy after the other. And per
+# warp and tile: the question whether the tile is whole, and the wait at the mbarrier.
+BULK_COPY_INSTRUCTIONS = 10
+BULK_TILE_INSTRUCTIONS = 40
 # Per warp and tile: loop control, barriers, stage arithmetic.
 TILE_INSTRUCTIONS = 12
 INSTRUCTIONS_PER_MATRIX_OP = 8
@@ -56,13 +60,14 @@ class Schedule:
         key: ``ldg``, ``cp_async3``, …, or a control's name.
         buffers: shared buffers.
         in_flight: tiles whose loads are outstanding while another is computed; 0 where nothing overlaps.
-        copy: ``source`` as written, ``register`` widened through registers, ``async`` by cp.async.
+        copy: ``source`` as written, ``register`` widened through registers, ``async`` by cp.async, ``rows`` and
+            ``boxes`` by bulk copies that one warp issues.
     """
 
     key: str
     buffers: int
     in_flight: int
-    copy: Literal["source", "register", "async"]
+    copy: Literal["source", "register", "async", "rows", "boxes"]
 
 
 BASELINE = Schedule("baseline", 1, 0, "source")
@@ -72,6 +77,12 @@ VARIANTS = (
     Schedule("cp_async2", 2, 1, "async"),
     Schedule("cp_async3", 3, 2, "async"),
     Schedule("cp_async4", 4, 3, "async"),
+    Schedule("bulk2", 2, 1, "rows"),
+    Schedule("bulk3", 3, 2, "rows"),
+    Schedule("bulk4", 4, 3, "rows"),
+    Schedule("tma2", 2, 1, "boxes"),
+    Schedule("tma3", 3, 2, "boxes"),
+    Schedule("tma4", 4, 3, "boxes"),
 )
 # The steps that a gain is split into: only the width, then asynchronous but waited for at once.
 WIDENED = Schedule("widen", 1, 0, "register")
@@ -108,8 +119,8 @@ class TileCost:
 
 
 def tile_cost(facts: PlanFacts, plan: Budget, arch: Arch, schedule: Schedule) -> TileCost | None:
-    """Cycles per tile under a schedule; None when it cannot be built: not one block fits, or no cp.async carries it."""
-    if schedule.copy == "async" and (not arch.has_cp_async or any(c.async_bytes is None for c in facts.copies)):
+    """Cycles per tile under a schedule; None when it cannot be built: no block fits, or no such copy carries it."""
+    if not _carries(facts, arch, schedule):
         return None
     fit = occupancy(
         arch,
@@ -122,6 +133,8 @@ def tile_cost(facts: PlanFacts, plan: Budget, arch: Arch, schedule: Schedule) ->
     warps = -(-plan.threads // arch.warp_size)
     busy_schedulers = min(warps, arch.schedulers_per_sm)
     load_issue, load_passes = _load_phase(facts, plan, schedule)
+    if schedule.copy in ("rows", "boxes"):  # no thread loads or stores, but shared memory takes the bytes in
+        load_issue, load_passes = _issued(facts, plan, arch, schedule), facts.tile_bytes / PASS_BYTES / warps
     compute_issue = _compute_instructions(facts, plan, arch)
     read_passes = _shared_reads(facts, compute_issue)
     math_cycles = _macs(facts, plan, arch) / _mac_rate(facts, arch)
@@ -195,6 +208,25 @@ def estimated_inputs(facts: PlanFacts) -> tuple[str, ...]:
     return tuple(name for name, value in inputs.items() if value is None)
 
 
+def _carries(facts: PlanFacts, arch: Arch, schedule: Schedule) -> bool:
+    """Whether the architecture has such copies, and they can carry all of the kernel's."""
+    match schedule.copy:
+        case "async":
+            return arch.has_cp_async and all(c.async_bytes is not None for c in facts.copies)
+        case "rows":
+            return arch.has_bulk and all(c.rows is not None for c in facts.copies)
+        case "boxes":
+            return arch.has_bulk and all(c.boxed for c in facts.copies)
+    return True
+
+
+def _issued(facts: PlanFacts, plan: Budget, arch: Arch, schedule: Schedule) -> float:
+    """Instructions per warp for one tile by bulk copies: one warp issues them for all."""
+    warps = -(-plan.threads // arch.warp_size)
+    copies = sum((c.rows or 1) if schedule.copy == "rows" else 1 for c in facts.copies)
+    return BULK_TILE_INSTRUCTIONS + copies * BULK_COPY_INSTRUCTIONS / warps
+
+
 def _width(copy: CopyFacts, schedule: Schedule) -> int:
     if schedule.copy == "async" and copy.async_bytes is not None:
         return copy.async_bytes
@@ -237,7 +269,7 @@ def _copy_instructions(facts: PlanFacts, plan: Budget, copy: CopyFacts) -> float
 def _exposed_waits(facts: PlanFacts, plan: Budget, schedule: Schedule) -> float:
     """How many times a tile's loads are waited for, one after the other."""
     if schedule.in_flight or schedule.copy == "async":
-        return 1.0
+        return 1.0  # rows and boxes are always in flight
     loads = sum(_copies_per_thread(copy, plan, schedule) for copy in facts.copies)
     narrow = any(_width(copy, schedule) < REGISTER_BYTES for copy in facts.copies)
     in_flight: float = NARROW_LOADS_IN_FLIGHT if narrow else WIDE_LOADS_IN_FLIGHT

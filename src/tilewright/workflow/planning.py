@@ -14,11 +14,13 @@ from tilewright.source.kernel import (
     LaneStore,
     LoadItem,
     LoadStream,
+    Refusal,
     SharedArray,
     Source,
     TiledKernel,
     Widening,
 )
+from tilewright.source.row_map import Box
 from tilewright.source.widen import VECTOR_BYTES
 from tilewright.workflow.opening import Opened
 from tilewright.workflow.study import StudiedVariant
@@ -88,7 +90,11 @@ def _copy_facts(kernel: TiledKernel, array: SharedArray) -> CopyFacts:
     if isinstance(entry, Copy) and entry.converts:
         carried = None
     guarded = isinstance(entry, Copy) and entry.guard is not None
-    return CopyFacts(_tile_bytes(kernel, array), load, widened, carried, guarded, scattered)
+    rows = kernel.rows.get(array.symbol, ())
+    known = () if isinstance(rows, Refusal) else rows
+    boxed = bool(known) and all(isinstance(m.box, Box) for m in known)
+    count = sum(m.count for m in known) or None
+    return CopyFacts(_tile_bytes(kernel, array), load, widened, carried, guarded, scattered, count, boxed)
 
 
 def _streamed(kernel: TiledKernel, stream: LoadStream, array: SharedArray) -> CopyFacts:
