@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tilewright.rewrite.context import Context
 from tilewright.rewrite.stream_text import StreamText
-from tilewright.source import ir
-from tilewright.source.edits import Edit, indented
+from tilewright.source import ir, lexical
+from tilewright.source.edits import Edit, indented, line_end, line_start
 from tilewright.source.kernel import LoadStream, Refusal, StreamStore
 
 _STORED = "advanced with the stores, as the original is with the loads"
@@ -81,12 +81,24 @@ class StreamHalves:
         for number, store in enumerate(self.stream.stores):
             span = store.assign.left.span
             edits.append(Edit(span.start, span.end, self._register(number)))
+        edits += [self._dropped(s) for s in self.stream.aiming]
         t = self.text
         return [
             *indented(t.bound(t.of_fetch), self.c.inner),
             *self.c.load_lines(edits),
             *indented(t.bumps(t.of_fetch, self.stream.bumped), self.c.inner),
         ]
+
+    def _dropped(self, stmt: ir.Stmt) -> Edit:
+        """A statement that goes, with its line where it stands alone on it; a branch of its own leaves a semicolon."""
+        text, span = self.c.kernel.text, stmt.span
+        start, end = line_start(text, span.start), line_end(text, span.end)
+        before = lexical.without_comments(text[: span.start]).rstrip()
+        alone = not text[start : span.start].strip() and not text[span.end : end].strip()
+        if not before.endswith((b";", b"{", b"}")):
+            return Edit(span.start, span.end, ";")
+        inside = start >= self.c.kernel.load_span.start and end < self.c.kernel.load_span.end
+        return Edit(start, end + 1, "") if alone and inside else Edit(span.start, span.end, "")
 
     def store_reads(self) -> set[int]:
         return set(self.stream.storing.needs)

@@ -302,6 +302,7 @@ class LoadStream:
         carried: locals from outside the load phase that it changes: each stream of its own advances a copy.
         bumped: statements of the compute phase that advance what the loads read and the compute phase reads too.
         storing: what is left where only the stores count. for_compute: what the compute phase needs of it.
+        aiming: statements that only aim local pointers into the tiles: loads into registers have no use for them.
         unring: why a ring of stages cannot hold the tiles, where one buffer can.
         registers: locals that asynchronous copies replace by pointers, by symbol and first lane.
     """
@@ -313,6 +314,7 @@ class LoadStream:
     bumped: tuple[Bump, ...]
     storing: Slice
     for_compute: Slice
+    aiming: tuple[ir.Stmt, ...] = ()
     unring: Refusal | None = None
     registers: dict[tuple[int, int | None], Register] = field(default_factory=dict)
 

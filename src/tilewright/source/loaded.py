@@ -59,7 +59,10 @@ class LoadedValues:
         outside: Set[int],
         line: Callable[[int], int],
         aliases: dict[str, str],
+        writes: Callable[[ir.Stmt], set[int]],
     ) -> None:
+        """``writes``: names that a statement may change."""
+        self._writes = writes
         self._aliases = aliases
         self._body = body
         self._symbols = symbols
@@ -138,20 +141,16 @@ class LoadedValues:
         size = -1
         while size != len(found):
             size = len(found)
-            for node in (n for s in self._body for n in ir.walk(s)):
-                if isinstance(node, ir.Declare):
-                    pairs = [(s.id, s.init) for s in node.symbols if s.init is not None]
-                elif isinstance(node, ir.Assign):
-                    # Whatever the target hangs on: an element, a lane, a place behind a pointer to it.
-                    named = [n.symbol for n in ir.walk(node.left) if isinstance(n, ir.Name) and n.symbol is not None]
-                    pairs = [(s, node.right) for s in named if self._symbols[s].kind != "shared"]
-                else:
-                    continue
-                for symbol, value in pairs:
-                    named_in = {n.symbol for n in ir.walk(value) if isinstance(n, ir.Name)}
-                    if named_in & found or self._values.reads_memory(value):
-                        found.add(symbol)
+            for _, stmt in self._leaves(self._body, ()):
+                if isinstance(stmt, ir.Declare):
+                    found |= {s.id for s in stmt.symbols if s.init is not None and self._holds(s.init, found)}
+                elif isinstance(stmt, ir.Asm) or any(self._holds(e, found) for e in _expressions(stmt)):
+                    found |= self._writes(stmt)
         return found
+
+    def _holds(self, value: ir.Expr, loaded: set[int]) -> bool:
+        named = {n.symbol for n in ir.walk(value) if isinstance(n, ir.Name)}
+        return bool(named & loaded) or self._values.reads_memory(value)
 
     def _leaves(self, stmts: tuple[ir.Stmt, ...], path: Path) -> Iterable[tuple[Path, ir.Stmt]]:
         """Every statement that is no compound one, with the lists that it stands in and its number in each."""
@@ -165,7 +164,7 @@ class LoadedValues:
                         if branch is not None:
                             body = branch.body if isinstance(branch, ir.Block) else (branch,)
                             yield from self._leaves(body, (*here, (id(branch), 0)))
-                case ir.For(body=b):
+                case ir.For(body=b) | ir.While(body=b):
                     yield from self._leaves(b.body if isinstance(b, ir.Block) else (b,), (*here, (id(b), 0)))
                 case _:
                     yield here, stmt
@@ -305,6 +304,16 @@ class LoadedValues:
         if used.first is None or key[1] is None:
             return False
         return key[1] < used.first + used.lanes and used.first < key[1] + self._width(key)
+
+
+def _expressions(stmt: ir.Stmt) -> list[ir.Expr]:
+    """What a statement computes; of an assignment what is assigned, and where."""
+    match stmt:
+        case ir.Do(expr=ir.Assign(op="=", left=left, right=right)):
+            return [right, *(c for c in ir.children(left) if isinstance(c, ir.Expr))]
+        case ir.Do(expr=e):
+            return [e]
+    return []
 
 
 def _dominates(definition: Path, use: Path) -> bool:

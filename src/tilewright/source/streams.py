@@ -80,6 +80,9 @@ class StreamReader:
         if not self._stores:
             what = "the load phase copies nothing into shared memory"
             return Refusal("no_k_loop", what, self._line(loop.stmt))
+        aiming = self._aiming(phases.load)
+        if isinstance(aiming, Refusal):
+            return aiming
         moved, both, refused = self._split(phases, bumps)
         refused = refused or self._all_found(phases) or self._shared_reads(phases)
         if refused is not None:
@@ -110,6 +113,7 @@ class StreamReader:
             both,
             slicer.of(set(), storing=True),
             for_compute,
+            aiming,
             fill.judge(phases.load),
             values.registers,
         )
@@ -281,6 +285,38 @@ class StreamReader:
                 return self._no("where a load reads from is not known: it may be a tile", node)
         return None
 
+    def _aiming(self, body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...] | Refusal:
+        """The statements that aim pointers into the tiles, where they do nothing else."""
+        pointers, _ = self._pointers_into(body)
+        out: list[ir.Stmt] = []
+        stack: list[ir.Stmt] = list(body) if pointers else []
+        while stack:
+            stmt = stack.pop()
+            match stmt:
+                case ir.Block(body=inner):
+                    stack += inner
+                    continue
+                case ir.If(condition=c, then=a, otherwise=b):
+                    stack += [a] if b is None else [a, b]
+                    parts: tuple[ir.Stmt | ir.Expr | None, ...] = (c,)
+                case ir.For(init=i, condition=c, update=u, body=b):
+                    stack.append(b)
+                    parts = (i, c, u)
+                case ir.While(condition=c, body=b):
+                    stack.append(b)
+                    parts = (c,)
+                case _:
+                    parts = (stmt,)
+            effects = self._collector.collect([x for x in parts if x is not None])
+            changed = effects.writes | effects.declared
+            if not changed & pointers:
+                continue
+            if parts != (stmt,) or changed - pointers or stmt.span.within:
+                what = "a pointer into a tile is set together with something else"
+                return self._no(what, stmt, "set it in a statement of its own")
+            out.append(stmt)
+        return tuple(out)
+
     def _pointers_into(self, body: tuple[ir.Stmt, ...]) -> tuple[set[int], set[int]]:
         """Local pointers and references into shared memory, and the names that stand where such a one is set."""
         pointers: set[int] = set()
@@ -351,33 +387,49 @@ class StreamReader:
         while size != len(found):
             size = len(found)
             for stmt in phases.load:
-                self._spread(stmt, found, False)
+                self._spread(stmt, found, None)
         return found
 
-    def _spread(self, stmt: ir.Stmt, found: set[int], under: bool) -> None:
+    def _spread(self, stmt: ir.Stmt, found: set[int], own: set[int] | None) -> None:
+        """Add what a statement makes differ.
+
+        Args:
+            own: names declared under the innermost condition that may come out differently, which end with it; None
+                where there is no such condition around the statement.
+        """
         match stmt:
             case ir.Block(body=body):
                 for s in body:
-                    self._spread(s, found, under)
+                    self._spread(s, found, own)
             case ir.If(condition=c, then=a, otherwise=b):
-                inner = under or bool(names([c]) & found)
-                self._spread(ir.Do(c.span, c), found, under)
+                self._spread(ir.Do(c.span, c), found, own)
+                inner = set() if names([c]) & found else own
                 for branch in (a, b):
                     if branch is not None:
                         self._spread(branch, found, inner)
             case ir.For(init=i, condition=c, update=u, body=b):
-                parts = [x for x in (i, c, u) if x is not None]
-                inner = under or bool(names(parts) & found)
-                for part in parts:
-                    self._spread(part if isinstance(part, ir.Stmt) else ir.Do(part.span, part), found, inner)
-                self._spread(b, found, inner)
+                for part in (i, c, u):
+                    if part is not None:
+                        self._spread(part if isinstance(part, ir.Stmt) else ir.Do(part.span, part), found, own)
+                differs = names(x for x in (i, c, u) if x is not None) & found
+                self._spread(b, found, set() if differs else own)
+            case ir.While(condition=c, body=b):
+                self._spread(ir.Do(c.span, c), found, own)
+                self._spread(b, found, set() if names([c]) & found else own)
             case ir.Declare(symbols=symbols):
-                found |= {s.id for s in symbols if s.init is not None and (under or names([s.init]) & found)}
-                found |= self._collector.collect([stmt]).writes if under or names([stmt]) & found else set()
+                if own is not None:
+                    own |= {s.id for s in symbols}
+                found |= {s.id for s in symbols if s.init is not None and names([s.init]) & found}
+                self._written(stmt, found, own)
             case _:
-                effects = self._collector.collect([stmt])
-                if under or names([stmt]) & found:
-                    found |= effects.writes
+                self._written(stmt, found, own)
+
+    def _written(self, stmt: ir.Stmt, found: set[int], own: set[int] | None) -> None:
+        writes = self._collector.collect([stmt]).writes
+        if names([stmt]) & found:
+            found |= writes
+        elif own is not None:
+            found |= writes - own
 
     def _set_first(self, body: tuple[ir.Stmt, ...]) -> set[int]:
         """Names that the load phase sets anew in every iteration, before anything in it looks at them."""
@@ -433,6 +485,7 @@ class StreamReader:
             outside,
             self._kernel.source.line,
             self._constants.aliases,
+            lambda s: self._collector.collect([s]).writes,
         )
         out: list[StreamStore] = []
         for stmt, assign, array, loops in self._stores:

@@ -1,0 +1,187 @@
+"""Load phases that must not be run twice, or at another time: refused with the reason and the line."""
+
+# ruff: noqa: E501  (a line of a kernel stays on one line)
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from source_samples import REWRITERS, read
+from trap_kernels import BLOCK, LOAD_A, LOAD_B, MATH, gemm, line_of
+from whole_kernels import ALL, REGISTERS, SINGLE
+
+from tilewright.rewrite.result import Remedy, RewrittenSource
+from tilewright.source.kernel import Refusal, TiledKernel
+
+
+@dataclass(frozen=True)
+class Bad:
+    """``at``: what the line holds that the refusal names."""
+
+    text: str
+    code: str
+    at: str
+
+
+VALUE = "(row < M && k0 + tx < K) ? A[row * K + k0 + tx] : 0.0f"
+# Read as a stream, but for the last lines of each.
+LOCAL = f"float v = {VALUE};\n        v += 1.0f;\n        As[ty][tx] = v;\n        {LOAD_B}"
+REFUSED = {
+    "speaks": Bad(gemm(load=f'{LOCAL}\n        if (k0 < 0) printf("no");'), "not_understood", "printf"),
+    "looks at the clock": Bad(gemm(load=f"{LOCAL}\n        sum += 0 * clock();"), "not_understood", "clock()"),
+    "counts": Bad(gemm(load=f"{LOCAL}\n        atomicAdd(C, 1.0f);"), "not_understood", "atomicAdd"),
+    "stores to global memory": Bad(
+        gemm(load=f"{LOCAL}\n        C[row * N + col] = v;"), "may_alias", "C[row * N + col] = v"
+    ),
+    "stores by inline PTX": Bad(
+        gemm(load=LOCAL + '\n        asm volatile("st.global.f32 [%0], %1;" ::"l"(C), "f"(v));'),
+        "may_alias",
+        "st.global",
+    ),
+    "an acquiring load": Bad(
+        gemm(
+            load=f'float v;\n        asm volatile("ld.acquire.gpu.global.f32 %0, [%1];" : "=f"(v) : "l"(A));\n        As[ty][tx] = v;\n        {LOAD_B}'
+        ),
+        "not_understood",
+        "ld.acquire",
+    ),
+    "volatile": Bad(
+        gemm(
+            load=f"const volatile float *p = A;\n        float v = p[row * K];\n        v += 1;\n        As[ty][tx] = v;\n        {LOAD_B}"
+        ),
+        "not_understood",
+        "const volatile float *p",
+    ),
+    "static": Bad(gemm(load=f"static __device__ int n;\n        {LOCAL}"), "not_understood", "static __device__"),
+    "a lambda": Bad(
+        gemm(load=f"auto get = [&](int i) {{ return A[i]; }};\n        As[ty][tx] = get(row * K);\n        {LOAD_B}"),
+        "not_understood",
+        "auto get",
+    ),
+    "adds to a tile": Bad(gemm(load=f"{LOCAL}\n        As[ty][tx] += 2.0f;"), "loop_carried_shared", "+= 2.0f"),
+    "reads its tile": Bad(gemm(load=f"{LOCAL}\n        float peek = As[ty][tx];"), "loop_carried_shared", "float peek"),
+    "reads its tile through a pointer": Bad(
+        gemm(
+            before="const float *mine = &Bs[0][0];",
+            load=f"float v = mine[tx];\n        v += {VALUE};\n        As[ty][tx] = v;\n        {LOAD_B}",
+        ),
+        "loop_carried_shared",
+        "float v = mine[tx]",
+    ),
+    "a table that every tile writes": Bad(
+        gemm(
+            shared="__shared__ int table[T];",
+            load=f"float v = A[min(row * K + k0 + table[tx], M * K - 1)];\n        v += 1.0f;\n        As[ty][tx] = v;\n        {LOAD_B}",
+            compute=f"{MATH}\n        if (ty == 0) table[tx] = k0;",
+        ),
+        "loop_carried_shared",
+        "table[tx], M",
+    ),
+    "what the compute phase changes": Bad(
+        gemm(load=f"{LOCAL}\n        sum = sum * 0.5f;"), "not_understood", "float v ="
+    ),
+    "an index that the compute phase sets": Bad(
+        gemm(
+            before="int at = 0;",
+            load=f"{LOCAL.replace('k0 + tx]', 'k0 + tx + at]')}",
+            compute=f"{MATH}\n        at = sum > 0.0f ? 0 : 0;",
+        ),
+        "not_understood",
+        "float v =",
+    ),
+    "an index that the compute phase advances by what it computes": Bad(
+        gemm(
+            before="int at = 0;",
+            load=LOCAL.replace("k0 + tx]", "k0 + tx + at]"),
+            compute=f"{MATH}\n        const int d = 0;\n        at += d;",
+        ),
+        "not_understood",
+        "at += d",
+    ),
+    "where it stores changes from tile to tile": Bad(
+        gemm(
+            before="int at = 0;",
+            load=f"float v = {VALUE};\n        v += 1.0f;\n        As[(ty + at) & 15][tx] = v;\n        {LOAD_B}\n        at += 1;",
+        ),
+        "already_pipelined",
+        "As[(ty + at)",
+    ),
+    "a store inside an expression": Bad(
+        gemm(load=f"float v = 1.0f;\n        v = As[ty][tx] = {VALUE};\n        {LOAD_B}"),
+        "not_understood",
+        "v = As[ty][tx]",
+    ),
+    "a store that counts": Bad(
+        gemm(
+            load=f"int n = tx;\n        float v = {VALUE};\n        v += 1.0f;\n        As[ty][n++] = v;\n        {LOAD_B}"
+        ),
+        "not_understood",
+        "As[ty][n++]",
+    ),
+    "a `while` loop that stores": Bad(
+        gemm(
+            load=f"int i = tx;\n        while (i < T) {{\n            As[ty][i] = A[min(row * K + k0 + i, M * K - 1)];\n            i += T;\n        }}\n        {LOAD_B}"
+        ),
+        "not_understood",
+        "while (i < T)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_is_refused(name: str) -> None:
+    bad = REFUSED[name]
+    found = read(bad.text, BLOCK)
+    assert isinstance(found, Refusal), found
+    assert (found.code, found.line) == (bad.code, line_of(bad.text, bad.at)), found
+
+
+@pytest.mark.parametrize("name", [*ALL, *REGISTERS, *SINGLE])
+def test_what_the_emulator_runs_is_read(name: str) -> None:
+    text = {**ALL, **REGISTERS, **SINGLE}[name]
+    assert isinstance(read(text, BLOCK), TiledKernel)
+
+
+def test_the_compute_phase_gets_its_own_copies() -> None:
+    kernel = read(ALL["a pointer and an index that the compute phase reads too"], BLOCK)
+    assert isinstance(kernel, TiledKernel)
+    for rewrite in REWRITERS.values():
+        out = rewrite(kernel, Remedy())
+        assert isinstance(out, RewrittenSource)
+        assert "auto kb_compute = kb;" in out.text
+        assert "auto &kb = kb_compute;" in out.text
+        assert "pa_compute" not in out.text  # it needs no pointer
+
+
+def test_loads_are_left_out_of_the_stores() -> None:
+    kernel = read(REGISTERS["lanes fixed up through a pointer"], BLOCK)
+    assert isinstance(kernel, TiledKernel)
+    out = REWRITERS["ldg"](kernel, Remedy())
+    assert isinstance(out, RewrittenSource)
+    stores = out.text[out.text.index("auto store_tile") : out.text.index("// Prologue")]
+    assert "CONST4" not in stores
+    assert "lane[" not in stores
+    assert "As[ty][4 * tx + i] = As_next[i];" in stores
+
+
+def test_a_slice_keeps_what_guards_a_store() -> None:
+    kernel = read(SINGLE["an if without else"], BLOCK)
+    assert isinstance(kernel, TiledKernel)
+    out = REWRITERS["ldg_single"](kernel, Remedy())
+    assert isinstance(out, RewrittenSource)
+    assert "if (k0 + tx < K && row < M) As[ty][tx] = As_next;" in out.text
+    assert "store_tile(k0_next)" in out.text
+
+
+def test_the_sidecars_block_decides_about_passes() -> None:
+    """Without the size of the block the passes follow from the loop's own bounds, and the order from nothing."""
+    text = ALL["passes that differ from thread to thread"]
+    kernel = read(text, None)
+    assert isinstance(kernel, TiledKernel)
+    assert kernel.stream is not None
+    assert [p.trips for p in kernel.stream.loops.values()] == [3]
+    known = read(text, BLOCK)
+    assert isinstance(known, TiledKernel)
+    assert known.unordered is None
+    assert LOAD_A not in text
