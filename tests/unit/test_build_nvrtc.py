@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.build import build as room
+from tilewright.build import compile_worker, nvrtc
 from tilewright.build.artifact import Artifact, BuildRequest, CompileFailure, Resources
 from tilewright.build.build import build
 from tilewright.build.nvrtc import include_folders, toolchain
@@ -206,7 +207,8 @@ def test_an_entry_of_another_compiler_is_a_miss(settings: Settings, monkeypatch:
     stored(settings, "nvrtc 12.9")
     monkeypatch.setattr(room, "toolchain", lambda: "nvrtc 13.5")
     ran = []
-    monkeypatch.setattr(room, "run", lambda program: ran.append(program) or room.Compiled("k.cu(1): error: stop"))
+    stop = room.Compiled("k.cu(1): error: stop")
+    monkeypatch.setattr(compile_worker, "compile_apart", lambda program: ran.append(program) or stop)
     assert isinstance(build(request(), settings), CompileFailure)
     assert len(ran) == 1
     stored(settings, "nvrtc 13.5")
@@ -244,6 +246,7 @@ def test_a_compiler_that_does_not_load(settings: Settings, monkeypatch: pytest.M
         return original(name, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(room, "toolchain", lambda: "nvrtc 13.5")
+    monkeypatch.setattr(compile_worker, "compile_apart", nvrtc.run)  # what a worker does
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(TilewrightError) as caught:
         build(request(), settings)

@@ -9,7 +9,7 @@ from tilewright.build.artifact import Artifact, BuildRequest, CompileFailure
 from tilewright.build.cache import Cache
 from tilewright.build.flags import nvrtc_flags
 from tilewright.build.log import first_error, resources
-from tilewright.build.nvrtc import INSTALL_HINT, Compiled, Program, include_folders, run, toolchain
+from tilewright.build.nvrtc import INSTALL_HINT, Compiled, Program, include_folders, toolchain
 from tilewright.errors import EXIT_MISSING, TilewrightError
 from tilewright.settings import Settings
 from tilewright.source.device_headers import PRELUDE
@@ -34,7 +34,7 @@ def build(request: BuildRequest, settings: Settings, *, use_cache: bool = True) 
 
     Raises:
         TilewrightError: ``build/no_compiler`` (exit 3) where there is neither an entry nor a compiler,
-            ``build/unknown_arch``, ``build/unknown_flag``.
+            ``build/unknown_arch``, ``build/unknown_flag``, ``build/compiler_crashed`` (exit 3).
     """
     key = request.key
     here = toolchain()
@@ -57,7 +57,9 @@ def build(request: BuildRequest, settings: Settings, *, use_cache: bool = True) 
     if not ARCH.fullmatch(request.arch):
         message = f"{request.arch} is no architecture to make machine code for."
         raise TilewrightError("build/unknown_arch", message, hint="Name one such as sm_86 or sm_90a.")
-    entry = _entry(_outcome(request, run(_program(request)), key, here), here)
+    from tilewright.build.compile_worker import compile_apart
+
+    entry = _entry(_outcome(request, compile_apart(_program(request)), key, here), here)
     if use_cache:
         cache.put_value(key, entry)
     return entry.outcome

@@ -60,6 +60,16 @@ class Compiler:
         )
 
     def build(self, text: str) -> Artifact | CompileFailure:
+        """Compile a text that was written here: where it crashes the compiler, it does not compile."""
+        try:
+            return self.build_baseline(text)
+        except TilewrightError as error:
+            if error.code != "build/compiler_crashed":
+                raise
+            return CompileFailure(error.message, None, self.path.name, "")
+
+    def build_baseline(self, text: str) -> Artifact | CompileFailure:
+        """Compile the text that was handed in."""
         return build(self.request(text), self.settings, use_cache=self.use_cache)
 
 
@@ -106,7 +116,7 @@ def open_file(
     expression = function.qualified + (f"<{', '.join(arguments.values())}>" if function.template else "")
     include = includes_of(raw, path, spec)
     compiler = Compiler(path, arch, expression, spec, settings, use_cache, include)
-    baseline = compiler.build(raw.decode())
+    baseline = compiler.build_baseline(raw.decode())
     if isinstance(baseline, CompileFailure):
         raise compile_error(baseline, path)
     values, aliases = _values(function, arguments, spec)
