@@ -7,7 +7,8 @@ by row, one element behind the other" can be checked element by element, whateve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 MAX_POINTS = 1 << 17  # threads times passes; a tile has far fewer
 _LARGEST = (1 << 31) - 1
 _INDICES = frozenset({"blockIdx", "gridDim", "blockDim"})
+_COMPARED: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 _WHOLE = frozenset({"+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^"})
 
 
@@ -183,6 +187,8 @@ class Lattice:
             case ir.Binary(op=op, left=a, right=b) if op in _WHOLE:
                 left, right = self.form(a), self.form(b)
                 return None if left is None or right is None else self._binary(op, left, right)
+            case ir.Ternary(condition=c, then=a, otherwise=b):
+                return self._chosen(c, self.form(a), self.form(b))
             case ir.Member(base=ir.Name(id="threadIdx"), field=d) if d in self._threads:
                 return Form({(): self._threads[d]})
             case ir.Member(base=ir.Name(id="blockDim"), field="x" | "y" | "z" as d):
@@ -190,6 +196,23 @@ class Lattice:
             case ir.Member(base=ir.Name(id=base), field=d) if base in _INDICES:
                 return self.symbol(f"{base}.{d}")
         return None
+
+    def _chosen(self, condition: ir.Expr, then: Form | None, otherwise: Form | None) -> Form | None:
+        """``condition ? then : otherwise``, where the condition compares numbers."""
+        import numpy as np
+
+        if not isinstance(condition, ir.Binary) or condition.op not in _COMPARED:
+            return None
+        left, right = self.form(condition.left), self.form(condition.right)
+        a, b = (left.numbers if left else None), (right.numbers if right else None)
+        # Below zero, signed and unsigned comparisons part.
+        if then is None or otherwise is None or a is None or b is None or (a < 0).any() or (b < 0).any():
+            return None
+        chosen = _COMPARED[condition.op](a, b)
+        zero = 0 * then.number_part()
+        terms = {m: np.where(chosen, then.terms.get(m, zero), otherwise.terms.get(m, zero)) for m in
+                 (*then.terms, *(m for m in otherwise.terms if m not in then.terms))}  # fmt: skip
+        return Form({m: c for m, c in terms.items() if not m or c.any()})
 
     def _name(self, name: ir.Name, s: int) -> Form | None:
         if s in self._known:
@@ -267,6 +290,9 @@ class Lattice:
             case ir.Unary(op="-" | "+" | "~", operand=x):
                 inner = self.kind(x)
                 return inner.promoted() if inner is not None else None
+            case ir.Ternary(then=a, otherwise=b):
+                left, right = self.kind(a), self.kind(b)
+                return None if left is None or right is None else _common(left.promoted(), right.promoted())
             case ir.Binary(op="<<" | ">>", left=a):
                 inner = self.kind(a)
                 return inner.promoted() if inner is not None else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tilewright.source import ir
@@ -48,9 +50,11 @@ class RowText:
     def address(self, lvalue: ir.Expr) -> str | None:
         """The address of an lvalue: ``*p`` → ``p``, ``x[i]`` → ``&x[i]``."""
         match lvalue:
-            case ir.Unary(op="*", operand=p) | ir.Index(base=ir.Cast() as p, index=ir.Number(value=0)):
+            case ir.Unary(op="*", operand=p) | ir.Index(base=ir.Cast() as p, index=ir.Number(value=0)) if (
+                not p.span.within
+            ):
                 return self.quote(p)
-            case ir.Call(args=(p,)) if lvalue.callee.startswith("__ld"):
+            case ir.Call(args=(p,)) if lvalue.callee.startswith("__ld") and not p.span.within:
                 return self.quote(p)
         inner = self.quote(lvalue)
         return None if inner is None else f"&{inner}"
@@ -64,15 +68,15 @@ class RowText:
 
     def _moves(self, expr: ir.Expr) -> bool:
         """Whether it names something that differs between threads, or that is not there where rows are copied."""
+        return any(self._is_moving(node) for node in ir.walk(expr))
+
+    def _is_moving(self, node: ir.Expr | ir.Stmt) -> bool:
         lattice = self._lattice
-        for node in ir.walk(expr):
-            if isinstance(node, ir.Member) and isinstance(node.base, ir.Name) and node.base.id == "threadIdx":
-                return True
-            if not isinstance(node, ir.Name) or node.symbol is None or node.symbol in (lattice.steady, *lattice.arrays):
-                continue
-            if node.symbol not in lattice.outside or not lattice.uniformity.uniform(node):
-                return True
-        return False
+        if isinstance(node, ir.Member) and isinstance(node.base, ir.Name) and node.base.id == "threadIdx":
+            return True
+        if not isinstance(node, ir.Name) or node.symbol is None or node.symbol in (lattice.steady, *lattice.arrays):
+            return False
+        return node.symbol not in lattice.outside or not lattice.uniformity.uniform(node)
 
     def _typed(self, text: str | None, expr: ir.Expr) -> str | None:
         """A number or a function of the row, in the type that the expression has."""
@@ -98,7 +102,25 @@ class RowText:
             return inner if inner.isidentifier() or inner.isdigit() else f"({inner})"
         return f"static_cast<{plain(symbol.type_text)}>({inner})"
 
+    def _in_macro(self, expr: ir.Expr) -> str | None:
+        """The use of a macro, whose arguments have no places of their own: its names are replaced as words."""
+        text = self._plain(expr)
+        if any(mark in text for mark in ('"', "'", "#", "//")):
+            return None
+        words: list[str] = []
+        texts: list[str] = []
+        for node in {_word(n): n for n in ir.walk(expr) if isinstance(n, ir.Expr) and self._is_moving(n)}.values():
+            new = self.quote(replace(node, span=replace(node.span, within=False)))
+            word = rf"(?<![\w.])(?<!->){_word(node)}\b"
+            if new is None or re.search(word, text) is None:
+                return None
+            words.append(f"({word})")
+            texts.append(new)
+        return re.sub("|".join(words), lambda m: texts[(m.lastindex or 1) - 1], text)
+
     def _with_parts(self, expr: ir.Expr) -> str | None:
+        if any(p.span.within and p.span.start == expr.span.start for p in ir.children(expr)):
+            return self._in_macro(expr)
         edits: list[Edit] = []
         for part in ir.children(expr):
             if not isinstance(part, ir.Expr) or not self._moves(part):
@@ -130,3 +152,8 @@ def sequence(values: list[int]) -> str | None:
             text = text if first == 0 else f"{text} + {first}"
             return text if text == ROW else f"({text})"
     return None
+
+
+def _word(node: ir.Expr) -> str:
+    """The pattern of a name, or of ``threadIdx.x``, in the text."""
+    return node.id if isinstance(node, ir.Name) else rf"threadIdx\s*\.\s*{getattr(node, 'field', '')}"
