@@ -134,7 +134,7 @@ REGISTERS = {
 SINGLE = {
     "an if without else": gemm(
         load=f"if (k0 + tx < K && row < M) As[ty][tx] = A[row * K + k0 + tx];\n        {LOAD_B}",
-        compute=f"if (row < M) {{\n        {MATH}\n        }}",
+        compute="if (row < M)\n        for (int k = 0; k < T; ++k) sum += As[ty][k] * (Bs[k][tx] + 0.5f);",
     ),
     "an if without else in a copy loop": gemm(
         load="if (ty < 8) {\n            for (int i = 0; i < 16; i += 8) {\n"
