@@ -42,6 +42,12 @@ _STANDARD = (
 )
 
 
+# cuBLAS, cuDNN and torch include CUDA's 16-bit types themselves (cublas_api.h, cudnn_graph.h, c10/util/Half.h and
+# BFloat16.h), and sources rely on that.
+_BRINGS_HALF = re.compile(r"cublas\w*\.h$|cudnn\w*\.h$|torch/|ATen/|c10/")
+_HALF_TYPES = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+
+
 def is_cuda_header(name: str) -> bool:
     """Whether a header is one of CUDA's, which the compiler finds itself.
 
@@ -67,8 +73,10 @@ def prelude(with_std: bool) -> str:
 
 
 def standard_stub(name: str) -> str:
-    """What stands in for a header of the standard library: nothing, but for the floating-point limits."""
-    return _text("device_float.h") if name in ("float.h", "cfloat") else ""
+    """What stands in for a header: nothing, but for the floating-point limits and what libraries bring along."""
+    if name in ("float.h", "cfloat"):
+        return _text("device_float.h")
+    return _HALF_TYPES if _BRINGS_HALF.match(name) else ""
 
 
 def _text(file: str) -> str:
