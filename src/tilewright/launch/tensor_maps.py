@@ -43,7 +43,7 @@ class TensorMapArg:
         dims: extents in elements, innermost first: expressions over the launch's scalars, sizes and constants.
         pitches: bytes from one index to the next of dims 1, 2, …: expressions, one fewer than ``dims``.
         box: elements that one copy moves along each dimension, innermost first.
-        offset: elements from the array's start to the tensor's: an expression.
+        offset: elements of ``dtype`` from the array's start to the tensor's: an expression.
     """
 
     name: str
@@ -53,6 +53,14 @@ class TensorMapArg:
     pitches: tuple[str, ...]
     box: tuple[int, ...]
     offset: str = "0"
+
+    @property
+    def declaration(self) -> str:
+        """The parameter as C, with what it describes in a comment."""
+        dims, pitches, box = (", ".join(map(str, each)) for each in (self.dims, self.pitches, self.box))
+        start = "" if self.offset == "0" else f" from element {self.offset}"
+        steps = f"; pitches {pitches} bytes" if pitches else ""
+        return f"const CUtensorMap {self.name} /* {self.array}{start} as {self.dtype}: dims {dims}{steps}; box {box} */"
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,11 @@ class FlagArg:
 
     name: str
     condition: str
+
+    @property
+    def declaration(self) -> str:
+        """The parameter as C, with its condition in a comment."""
+        return f"int {self.name} /* {self.condition} */"
 
 
 @dataclass(frozen=True)
@@ -96,7 +109,12 @@ class BoundTensorMap:
     @property
     def element(self) -> str:
         """The element's type as ``CUtensorMapDataType`` has it, in lower case: ``uint8`` for int8 and 8-bit floats."""
-        return _TRAVELS_AS.get(self.dtype.name, self.dtype.name)
+        return element_of(self.dtype)
+
+
+def element_of(dtype: DType) -> str:
+    """What elements of a type are called where maps are made: see ``BoundTensorMap.element``."""
+    return _TRAVELS_AS.get(dtype.name, dtype.name)
 
 
 def bound_maps(
@@ -126,7 +144,7 @@ def bound_maps(
         condition = parse(flag.condition, spec.place(), FLAG_FUNCTIONS)
         values[flag.name] = int(condition.evaluate({**names, **usable}) != 0)
         if not values[flag.name]:
-            excused |= _asked_about(condition.root)
+            excused |= asked_about(condition.root)
     for each in bound:
         if each.obstacle and each.name not in excused:
             hint = "Take another variant at these sizes, or give the kernel a flag with encodable() and another way."
@@ -144,11 +162,11 @@ def _bound_map(
     dtype = DTYPES[arg.dtype]
     dims, pitches = (tuple(_whole(spec, text, names) for text in texts) for texts in (arg.dims, arg.pitches))
     offset = _whole(spec, arg.offset, names)
-    start = (array.offset + offset) * array.dtype.item_bytes
+    start = array.offset * array.dtype.item_bytes + offset * dtype.item_bytes
     bound = BoundTensorMap(arg.name, array.owner, dtype, dims, pitches, arg.box, start)
     obstacle = _obstacle(bound)
     if not obstacle:
-        end = offset * array.dtype.item_bytes + dtype.item_bytes
+        end = (offset + 1) * dtype.item_bytes
         end += sum((extent - 1) * step for extent, step in zip(dims, (dtype.item_bytes, *pitches), strict=True))
         have = array.storage_elements * array.dtype.item_bytes
         if offset < 0 or end > have:
@@ -186,15 +204,15 @@ def _obstacle(bound: BoundTensorMap) -> str:
     return ""
 
 
-def _asked_about(node: Node) -> set[str]:
-    """The maps that a condition asks ``encodable`` about."""
+def asked_about(node: Node) -> set[str]:
+    """The maps that a flag's condition asks ``encodable`` about."""
     match node:
         case Unary(_, operand):
-            return _asked_about(operand)
+            return asked_about(operand)
         case Binary(_, left, right):
-            return _asked_about(left) | _asked_about(right)
+            return asked_about(left) | asked_about(right)
         case Call(function, arguments):
             if function == "encodable":
                 return {argument.name for argument in arguments if isinstance(argument, Name)}
-            return set().union(*(_asked_about(argument) for argument in arguments))
+            return set().union(*(asked_about(argument) for argument in arguments))
     return set()

@@ -206,10 +206,12 @@ class Launch:
     Attributes:
         grid, block: three extents each, numbers where the sizes are known, else the sidecar's expressions.
         shared_bytes: dynamic shared bytes.
-        extra_args: arguments to add at the end, as C declarations.
+        extra_args: arguments to add at the end, as C declarations; a tensor map's with what it describes.
         changed_bytes: dynamic shared bytes that the launch has to ask for instead of its own; None leaves its own.
         changed_constants: constants of the file that have other values in the variant, and that the host may use.
         changes_grid: grid or block differ from the baseline's at some size set.
+        host_code: a header with a function that makes the extra arguments and launches the kernel; empty without any.
+        host_path: where ``--out`` wrote it.
     """
 
     grid: tuple[int | str, ...] = ()
@@ -219,6 +221,8 @@ class Launch:
     changed_bytes: int | None = None
     changed_constants: dict[str, int | float] = field(default_factory=dict)
     changes_grid: bool = False
+    host_code: str = ""
+    host_path: str | None = None
 
 
 @dataclass(frozen=True)

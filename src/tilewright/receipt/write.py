@@ -13,6 +13,7 @@ from tilewright.receipt.record import Receipt, Variant, from_json, to_json
 
 RECEIPT_NAME = "receipt.json"
 UNVERIFIED = ".unverified"
+HOST_SUFFIX = ".launch.cuh"
 
 
 def source_name(kernel_file: str, variant: Variant) -> str:
@@ -23,6 +24,11 @@ def source_name(kernel_file: str, variant: Variant) -> str:
 def diff_name(kernel_file: str, variant: Variant) -> str:
     """``igemm.cp_async2.diff``; ``igemm.cp_async2.unverified.diff`` unless the variant is accepted."""
     return f"{_stem(kernel_file, variant)}{_mark(variant)}.diff"
+
+
+def host_name(kernel_file: str, variant: Variant) -> str:
+    """``igemm.tma3.launch.cuh``, beside the source; ``igemm.tma3.unverified.launch.cuh`` unless it is accepted."""
+    return f"{_stem(kernel_file, variant)}{_mark(variant)}{HOST_SUFFIX}"
 
 
 def _stem(kernel_file: str, variant: Variant) -> str:
@@ -40,6 +46,8 @@ def sources_of(receipt: Receipt) -> dict[str, str]:
         if variant.status in ("accepted", "built") and variant.source:
             files[source_name(receipt.kernel.file, variant)] = variant.source
             files[diff_name(receipt.kernel.file, variant)] = variant.diff
+            if variant.launch is not None and variant.launch.host_code:
+                files[host_name(receipt.kernel.file, variant)] = variant.launch.host_code
     return files
 
 
@@ -107,12 +115,13 @@ def _stale_twins(receipt: Receipt, out_dir: Path, new: Set[str]) -> list[Path]:
     twins: dict[str, str] = {}  # name → label
     for variant in receipt.variants:
         stem = _stem(receipt.kernel.file, variant)
-        for suffix in (".cu", ".diff"):
+        for suffix in (".cu", ".diff", HOST_SUFFIX):
             pair = {f"{stem}{suffix}", f"{stem}{UNVERIFIED}{suffix}"}
             if pair & new:
                 twins |= dict.fromkeys(pair - new, variant.label)
     listed = [(v.label, v.source_path, v.source) for v in earlier.variants]
     listed += [(v.label, v.diff_path, v.diff) for v in earlier.variants]
+    listed += [(v.label, v.launch.host_path, v.launch.host_code) for v in earlier.variants if v.launch is not None]
     return [
         out_dir / Path(path).name
         for label, path, text in listed
@@ -145,5 +154,8 @@ def _cannot_write(target: Path, error: OSError) -> TilewrightError:
 def _placed(kernel_file: str, variant: Variant, out_dir: Path) -> Variant:
     if variant.status not in ("accepted", "built") or not variant.source:
         return variant
+    if variant.launch is not None and variant.launch.host_code:
+        host = str(out_dir / host_name(kernel_file, variant))
+        variant = replace(variant, launch=replace(variant.launch, host_path=host))
     source = str(out_dir / source_name(kernel_file, variant))
     return replace(variant, source_path=source, diff_path=str(out_dir / diff_name(kernel_file, variant)))

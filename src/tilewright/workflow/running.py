@@ -76,16 +76,16 @@ def _launches(studied: Study, spec: LaunchSpec | None) -> dict[str, record.Launc
             own = bind(spec, "default", studied.constants, v.change) if spec is not None else None
             shared = own.shared_bytes if own is not None else v.change.shared_bytes or 0
             grid, block = (own.grid, own.block) if own is not None else ((), ())
-            maps = [f"const CUtensorMap {one.name}" for one in v.change.tensor_maps]
-            extra = (*maps, *(f"int {one.name}" for one in v.change.flags))
+            added = (*(m.declaration for m in v.change.tensor_maps), *(f.declaration for f in v.change.flags))
             out[record.variant_label(v.name, v.stages)] = record.Launch(
                 grid,
                 block,
                 shared,
-                extra,
+                added,
                 v.change.shared_bytes,
                 dict(v.change.constants),
                 _changes_grid(studied, spec, v.change),
+                v.host_code,
             )
     return out
 

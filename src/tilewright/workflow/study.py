@@ -37,6 +37,7 @@ class StudiedVariant:
     Attributes:
         change: what its launch does differently.
         side: of `retile`, which side of the tile is halved: ``BK`` or ``BM``.
+        host_code: the function that makes what the kernel takes behind its own parameters, and launches it; or "".
     """
 
     name: str
@@ -51,6 +52,7 @@ class StudiedVariant:
     notes: tuple[str, ...] = ()
     waited: StudiedControl | None = None
     side: Literal["BK", "BM", ""] = ""
+    host_code: str = ""
 
 
 @dataclass(frozen=True)

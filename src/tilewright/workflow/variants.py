@@ -16,6 +16,7 @@ from tilewright.sass.proof import OverlapProof, prove
 from tilewright.source.edits import unified_diff
 from tilewright.source.kernel import Refusal, TiledKernel
 from tilewright.workflow.bench import Bench
+from tilewright.workflow.host_side import host_code
 from tilewright.workflow.opening import Compiler
 from tilewright.workflow.records import proof_record, refusal_record
 from tilewright.workflow.study import StudiedControl, StudiedVariant
@@ -221,6 +222,12 @@ def studied(
         before, now = bench.opened.baseline.resources.registers, best.artifact.resources.registers
         told.append(f"costs occupancy: {now} registers, not {before}: {lost[0]} blocks per SM instead of {lost[1]}")
     known = bench.baseline.verdict != "unknown"
+    shim, why = host_code(bench.opened, best.source, bench.constants)
+    if why:
+        told.append(why)
+    elif shim:
+        name = bench.opened.function.name
+        told.append(f"takes arguments that the host makes for every launch: {name}_launch (.launch.cuh) does")
     return StudiedVariant(
         name,
         stages,
@@ -233,6 +240,7 @@ def studied(
         bench.resources(best.artifact, change),
         tuple(told),
         waited,
+        host_code=shim,
     )
 
 
