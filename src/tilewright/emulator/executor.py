@@ -23,6 +23,7 @@ from tilewright.emulator.tensor.maps import TensorMap
 from tilewright.errors import TilewrightError
 from tilewright.launch.bind import BoundArgument, BoundArray, BoundLaunch, BoundScalar
 from tilewright.launch.executor import Part, Program, RunResult
+from tilewright.launch.structs import BoundStruct
 
 KEPT_KERNELS = 64
 PART_MAX_SECONDS = 120.0
@@ -201,6 +202,8 @@ def params_of(parsed: Parsed, launch: BoundLaunch, numbers: Mapping[str, int]) -
 def _raw(argument: BoundArgument, numbers: Mapping[str, int]) -> bytes:
     if isinstance(argument, BoundScalar):
         return argument.raw()
+    if isinstance(argument, BoundStruct):
+        return argument.packed(lambda member: _raw(member, numbers))
     start = numbers[argument.owner] << OFFSET_BITS
     if isinstance(argument, BoundArray):
         address: Any = start + argument.offset * argument.dtype.item_bytes

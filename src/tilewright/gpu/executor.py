@@ -20,6 +20,7 @@ from tilewright.gpu.driver import (
 )
 from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
 from tilewright.launch.executor import Part, Program, RunResult
+from tilewright.launch.structs import BoundStruct
 
 if TYPE_CHECKING:
     import numpy as np
@@ -169,11 +170,20 @@ def kernel_arguments(launch: BoundLaunch, pointer: Any) -> list[np.generic | np.
             arguments.append(np.frombuffer(raw, f"u{len(raw)}")[0])
         elif isinstance(arg, BoundArray):
             arguments.append(np.uint64(pointer(arg.owner) + arg.offset * arg.dtype.item_bytes))
+        elif isinstance(arg, BoundStruct):
+            arguments.append(np.frombuffer(arg.packed(lambda member: _member(member, pointer)), np.uint8))
         elif arg.obstacle:
             arguments.append(np.zeros(arg.param_bytes, np.uint8))
         else:
             arguments.append(encode_tensor_map(arg, pointer(arg.owner)))
     return arguments
+
+
+def _member(member: BoundScalar | BoundArray, pointer: Any) -> bytes:
+    if isinstance(member, BoundScalar):
+        return member.raw()
+    address: int = pointer(member.owner) + member.offset * member.dtype.item_bytes
+    return address.to_bytes(8, "little")
 
 
 def _check_parameters(kernel: Any, launch: BoundLaunch) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tilewright.launch.dtypes import DType
 from tilewright.launch.expressions import Expression
 from tilewright.launch.spec import ArgSpec, LaunchSpec, Role, Triple
+from tilewright.launch.structs import BoundStruct, grouped, struct_of
 from tilewright.launch.tensor_maps import FLAG_DTYPE, BoundTensorMap, FlagArg, TensorMapArg, bound_maps
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class BoundArray:
         return self.alias_of or self.name
 
 
-BoundArgument = BoundScalar | BoundArray | BoundTensorMap
+BoundArgument = BoundScalar | BoundArray | BoundStruct | BoundTensorMap
 
 
 @dataclass(frozen=True)
@@ -140,12 +141,20 @@ class BoundLaunch:
 
     @property
     def scalars(self) -> dict[str, int | float]:
-        return {arg.name: arg.value for arg in self.arguments if isinstance(arg, BoundScalar)}
+        return {arg.name: arg.value for arg in self.leaves if isinstance(arg, BoundScalar)}
+
+    @property
+    def leaves(self) -> tuple[BoundScalar | BoundArray | BoundTensorMap, ...]:
+        """The arguments, with the members of structures in their places."""
+        out: list[BoundScalar | BoundArray | BoundTensorMap] = []
+        for arg in self.arguments:
+            out += arg.members if isinstance(arg, BoundStruct) else (arg,)
+        return tuple(out)
 
     @property
     def arrays(self) -> tuple[BoundArray, ...]:
         """The array arguments, aliases included."""
-        return tuple(arg for arg in self.arguments if isinstance(arg, BoundArray))
+        return tuple(arg for arg in self.leaves if isinstance(arg, BoundArray))
 
     @property
     def buffers(self) -> tuple[BoundArray, ...]:
@@ -208,7 +217,7 @@ def bind(
         grid=_extents(spec, "grid", spec.grid, names, limits.max_grid),
         block=_block(spec, names, limits),
         shared_bytes=shared_bytes,
-        arguments=(*arguments, *_appended(spec, change, arguments, names)),
+        arguments=(*_in_structs(arguments), *_appended(spec, change, arguments, names)),
         sizes=dict(sizes),
     )
 
@@ -253,6 +262,17 @@ def _arguments(spec: LaunchSpec, names: Mapping[str, int | float]) -> tuple[Boun
                 )
                 raise spec.error(("args", index), "out_of_range", message)
     return tuple(bound)
+
+
+def _in_structs(
+    arguments: tuple[BoundScalar | BoundArray, ...],
+) -> tuple[BoundScalar | BoundArray | BoundStruct, ...]:
+    """One argument for each parameter."""
+    out: list[BoundScalar | BoundArray | BoundStruct] = []
+    for name, indices in grouped([arg.name for arg in arguments]):
+        members = tuple(arguments[index] for index in indices)
+        out.append(BoundStruct(name, members) if struct_of(members[0].name) else members[0])
+    return tuple(out)
 
 
 def _appended(

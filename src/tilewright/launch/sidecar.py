@@ -13,6 +13,7 @@ from tilewright.launch.bind import BoundLaunch, bind
 from tilewright.launch.dtypes import DTYPES, DType, contradiction, read_c_type
 from tilewright.launch.expressions import Expression, Number, Place, parse_call
 from tilewright.launch.spec import ArgSpec, BuildSpec, Fill, LaunchSpec, Role, Triple
+from tilewright.launch.structs import grouped, struct_of
 from tilewright.launch.toml_lines import read_lines
 from tilewright.launch.toml_table import Table, c_text, dotted
 from tilewright.launch.triton_table import block_of, read_triton
@@ -105,14 +106,16 @@ def check_against(
     Raises:
         TilewrightError: the first thing that does not fit, with its line.
     """
-    if len(spec.args) != len(parameters):
+    groups = list(grouped([arg.name for arg in spec.args]))
+    if len(groups) != len(parameters):
         signature = ", ".join(f"{kind} {name}".strip() for name, kind in parameters)
-        message = f"{spec.kernel} takes {len(parameters)} arguments ({signature}); the sidecar has {len(spec.args)}."
-        last = min(len(spec.args), len(parameters))
-        path = ("args", last) if len(spec.args) > len(parameters) else ("args", len(spec.args) - 1)
-        raise spec.error(path, "argument_count", message, "Give one [[args]] per parameter, in order.")
-    for index, (arg, (name, kind)) in enumerate(zip(spec.args, parameters, strict=True)):
-        _check_argument(spec, index, arg, name, kind)
+        message = f"{spec.kernel} takes {len(parameters)} arguments ({signature}); the sidecar has {len(groups)}."
+        first = groups[len(parameters)][1][0] if len(groups) > len(parameters) else len(spec.args) - 1
+        hint = "Give one [[args]] per parameter, in order; members of a structure as name.member."
+        raise spec.error(("args", first), "argument_count", message, hint)
+    for (_, indices), (name, kind) in zip(groups, parameters, strict=True):
+        for index in indices:
+            _check_argument(spec, index, spec.args[index], name, kind)
     if not any(arg.is_pointer and arg.role != "in" for arg in spec.args):
         hint = 'Give role = "out" (or "inout") to what the kernel writes.'
         raise spec.error(("args",), "no_output", f"{spec.kernel} has no output: nothing could be verified.", hint)
@@ -129,6 +132,10 @@ def _check_threads(spec: LaunchSpec, launch: BoundLaunch, max_threads: int | Non
 
 
 def _check_argument(spec: LaunchSpec, index: int, arg: ArgSpec, name: str, kind: str) -> None:
+    owner = struct_of(arg.name)
+    if owner is not None:
+        _check_member(spec, index, owner, name, kind)
+        return
     if name and arg.name != name:
         message = f"argument {index + 1} of {spec.kernel} is '{name}'; the sidecar has '{arg.name}' there."
         raise spec.error(("args", index, "name"), "argument_name", message, "Keep the order of the signature.")
@@ -140,6 +147,18 @@ def _check_argument(spec: LaunchSpec, index: int, arg: ArgSpec, name: str, kind:
     why = contradiction(c_type, arg.dtype)
     if why:
         raise spec.error(("args", index, "dtype"), "argument_type", f"'{arg.name}' does not fit: {why}.")
+
+
+def _check_member(spec: LaunchSpec, index: int, owner: str, name: str, kind: str) -> None:
+    """``owner``: the structure that the sidecar names. Its size is compared when the kernel is launched."""
+    c_type = read_c_type(kind)
+    shown = " ".join(kind.split())
+    if name and owner != name:
+        message = f"argument '{spec.args[index].name}' stands where {spec.kernel} takes '{name}'."
+        raise spec.error(("args", index, "name"), "argument_name", message, "Keep the order of the signature.")
+    if c_type.is_pointer or c_type.dtype is not None:
+        message = f"'{owner}' is '{shown}' in the signature, which is no structure and has no members."
+        raise spec.error(("args", index, "name"), "argument_type", message)
 
 
 def _names_kernel(path: Path) -> str | None:
@@ -240,9 +259,20 @@ def _args(root: Table) -> tuple[ArgSpec, ...]:
         arg = _array(table) if "value" not in item else _scalar(table)
         if any(arg.name == other.name for other in args):
             raise table.place("name").error("duplicate", f"two arguments are named '{arg.name}'.")
+        if not re.fullmatch(r"[^.]+(\.[^.]+)?", arg.name):
+            message = f"'{arg.name}' is neither a parameter nor one member of it, as param.member."
+            raise table.place("name").error("bad_value", message)
+        owner = struct_of(arg.name)
+        if owner is not None and args and struct_of(args[-1].name) != owner and owner in map(_first_part, args):
+            message = f"the members of '{owner}' do not stand next to one another."
+            raise table.place("name").error("bad_value", message, "Keep the order of the structure.")
         args.append(arg)
     _check_aliases(args, root)
     return tuple(args)
+
+
+def _first_part(arg: ArgSpec) -> str:
+    return arg.name.partition(".")[0]
 
 
 def _scalar(table: Table) -> ArgSpec:

@@ -48,13 +48,13 @@ class Reference:
         import numpy as np
 
         values: dict[str, object] = {
-            scalar.name: np.frombuffer(scalar.raw(), scalar.dtype.numpy())[0].item()
-            for scalar in launch.arguments
+            _keyword(scalar.name): np.frombuffer(scalar.raw(), scalar.dtype.numpy())[0].item()
+            for scalar in launch.leaves
             if isinstance(scalar, BoundScalar)
         }
         for array in launch.arrays:
             if array.owner in inputs:
-                values[array.name] = launch.view(array.name, inputs)
+                values[_keyword(array.name)] = launch.view(array.name, inputs)
         taken = {name: value for name, value in values.items() if self.names is None or name in self.names}
         try:
             # What it prints goes to stderr: stdout is the receipt's.
@@ -70,6 +70,8 @@ class Reference:
         if not isinstance(outputs, Mapping):
             raise self._wrong(f"returned {type(outputs).__name__}; a dict of arrays by name is needed")
         written = {array.name: array for array in launch.arrays if array.role != "in"}
+        known = {_keyword(name): name for name in written}
+        outputs = {known.get(str(name), name): values for name, values in outputs.items()}
         if set(outputs) != set(written):
             got, need = ", ".join(map(str, outputs)) or "nothing", ", ".join(written) or "nothing"
             raise self._wrong(f"gives {got}; the sidecar's outputs are {need}")
@@ -92,6 +94,11 @@ class Reference:
         facts |= _line(error, self.path)
         message = f"reference() failed: {type(error).__name__}: {error}."
         return TilewrightError("verify/bad_reference", message, facts)
+
+
+def _keyword(name: str) -> str:
+    """A member of a structure, ``param.input``, is passed as ``param_input``."""
+    return name.replace(".", "_")
 
 
 def load_reference(path: Path) -> Reference:
