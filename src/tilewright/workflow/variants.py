@@ -226,8 +226,8 @@ def studied(
     if why:
         told.append(why)
     elif shim:
-        name = bench.opened.function.name
-        told.append(f"takes arguments that the host makes for every launch: {name}_launch (.launch.cuh) does")
+        launcher = f"{bench.opened.function.name}_launch"
+        told.append(f"takes arguments that the host makes for every launch: {launcher} (.launch.cuh) does")
     return StudiedVariant(
         name,
         stages,
