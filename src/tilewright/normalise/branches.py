@@ -15,12 +15,12 @@ _SAYS = '"the load phase is written for this branch"'
 _CONSTEXPR = re.compile(rb"if\s+constexpr\b")
 
 
-def branches(situation: Situation) -> Change | None:
+def branches(situation: Situation, sites: CallSites) -> Change | None:
     """Take the branch of the first ``if constexpr`` whose condition is known; what the source says, and no more."""
     kernel = situation.kernel
     if kernel.errors:
         return None
-    for segment in CallSites(kernel).segments():
+    for segment in sites.segments():
         for stmt in segment:
             for node in ir.walk(ir.Block(stmt.span, (stmt,))):
                 for inner in node.body if isinstance(node, ir.Block) else ():

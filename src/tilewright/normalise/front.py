@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.normalise.branches import branches
 from tilewright.normalise.inline import inline
+from tilewright.normalise.inline_sites import CallSites
 from tilewright.normalise.macros import macros
 from tilewright.normalise.result import Change, Situation
 from tilewright.source.kernel import Refusal
@@ -11,4 +12,5 @@ from tilewright.source.kernel import Refusal
 
 def front(situation: Situation) -> Change | Refusal | None:
     """One step: a function's body may hold macros, and a macro calls."""
-    return macros(situation) or inline(situation) or branches(situation)
+    sites = CallSites(situation.kernel)
+    return macros(situation, sites) or inline(situation, sites) or branches(situation, sites)

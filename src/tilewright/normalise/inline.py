@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-def inline(situation: Situation) -> Change | Refusal | None:
+def inline(situation: Situation, sites: CallSites) -> Change | Refusal | None:
     """Write out the calls of the K-loop's load phase, outermost first; the compute phase keeps its calls."""
     kernel = situation.kernel
     if kernel.errors:
@@ -36,7 +36,7 @@ def inline(situation: Situation) -> Change | Refusal | None:
     span = kernel.function.span
     given = set(lexical.identifiers(kernel.source.text[span.start : span.end])) | set(kernel.source.macros)
     done = -1
-    for site in CallSites(kernel).find():
+    for site in sites.find():
         if site.call.span.start < done:
             continue
         callee = find(kernel, site.call)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from tilewright.source import ir
 from tilewright.source.effects import Collector, short_name
+from tilewright.source.intrinsics import BARRIERS
 from tilewright.source.kloop import statements
 from tilewright.source.reader import OpenKernel
 
@@ -31,11 +33,22 @@ class CallSite:
 
 
 class CallSites:
-    """The calls of one kernel that have to be written out."""
+    """The calls of one kernel that have to be written out; nothing is looked at before it is asked for."""
 
     def __init__(self, kernel: OpenKernel) -> None:
         self.kernel = kernel
-        self.collector = Collector(kernel.symbols, kernel.functions, kernel.body.body, True, kernel.source.aliases)
+
+    @cached_property
+    def collector(self) -> Collector:
+        kernel = self.kernel
+        return Collector(kernel.symbols, kernel.functions, kernel.body.body, True, kernel.source.aliases)
+
+    @cached_property
+    def _with_barrier(self) -> set[int]:
+        """Identities of the nodes that hold a barrier, themselves or by way of a function."""
+        found: set[int] = set()
+        self._mark(self.kernel.body, found)
+        return found
 
     def find(self) -> list[CallSite]:
         """Calls that hold a barrier, or the K-loop itself; else those of the load phases. In source order."""
@@ -58,9 +71,18 @@ class CallSites:
                 yield from (s for s in self._segments(statements(loop.body)) if self._fills(s))
 
     # -- cutting --------------------------------------------------------------------------------------
+    def _mark(self, node: ir.Stmt | ir.Expr, found: set[int]) -> bool:
+        function = self.kernel.functions.get(short_name(node.callee)) if isinstance(node, ir.Call) else None
+        own = isinstance(node, ir.Call) and node.callee in BARRIERS
+        holds = own or (function is not None and bool(function.effects.barriers))
+        for child in ir.children(node):
+            holds |= self._mark(child, found)
+        if holds:
+            found.add(id(node))
+        return holds
+
     def _barriers(self, node: ir.Stmt) -> bool:
-        effects = self.collector.collect([node])
-        return bool(effects.barriers)
+        return id(node) in self._with_barrier
 
     def _segments(self, body: tuple[ir.Stmt, ...]) -> Iterator[tuple[ir.Stmt, ...]]:
         part: list[ir.Stmt] = []

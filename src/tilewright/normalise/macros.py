@@ -19,10 +19,11 @@ _HEADERS = frozenset({"for", "while", "if"})
 _JOINED = frozenset("+-&|<>=*/")
 
 
-def macros(situation: Situation) -> Change | None:
+def macros(situation: Situation, sites: CallSites) -> Change | None:
     """Expand barriers, loop headers, shared declarations and whole statements of the load phase; one step a round."""
     kernel = situation.kernel
-    found = [u for u in uses(kernel) if _hides(kernel, u)] + list(_needed(kernel))
+    used = list(uses(kernel))
+    found = [u for u in used if _hides(kernel, u)] + list(_needed(kernel, used, sites))
     chosen: dict[int, Use] = {}
     for use in sorted(found, key=lambda u: (u.start, -u.end)):
         if all(use.start >= other.end for other in chosen.values()):
@@ -53,17 +54,17 @@ def _hides(kernel: OpenKernel, use: Use) -> bool:
     return "__syncthreads" in inside or "__shared__" in inside or headed
 
 
-def _needed(kernel: OpenKernel) -> Iterable[Use]:
+def _needed(kernel: OpenKernel, used: list[Use], sites: CallSites) -> Iterable[Use]:
     """Where the kernel cannot be read: the macros there. Else those of the load phase that stand for statements, or
     that rest on names of the kernel."""
     if kernel.errors:
         spots = [span for _, span in kernel.errors]
-        near = [u for u in uses(kernel) if any(s.start <= u.end + 1 and s.end >= u.start - 1 for s in spots)]
+        near = [u for u in used if any(s.start <= u.end + 1 and s.end >= u.start - 1 for s in spots)]
         return [u for u in near if u.statement or _is_syntax(kernel, u)]
-    phases = [s for segment in CallSites(kernel).segments() for s in segment]
-    if not phases:
+    if not any(u.statement or _is_syntax(kernel, u) for u in used):
         return []
-    inside = [u for u in uses(kernel) if any(s.span.start <= u.start < s.span.end for s in phases)]
+    phases = [s for segment in sites.segments() for s in segment]
+    inside = [u for u in used if any(s.span.start <= u.start < s.span.end for s in phases)]
     return [u for u in inside if (u.statement and _stands_alone(u)) or _is_syntax(kernel, u)]
 
 

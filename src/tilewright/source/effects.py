@@ -80,6 +80,13 @@ class Effects:
         return {s.place.symbol for s in self.stores if s.place.space == "shared" and s.place.symbol is not None}
 
 
+# What does nothing by itself.
+_PLAIN = frozenset({
+    ir.Binary, ir.Index, ir.Member, ir.Cast, ir.Ternary, ir.InitList, ir.Number, ir.SizeOf, ir.Do, ir.Block, ir.If,
+    ir.For, ir.While, ir.Alias, ir.Nothing,
+})  # fmt: skip
+
+
 def short_name(callee: str) -> str:
     """``wmma::load_matrix_sync<…>`` → ``load_matrix_sync``."""
     return callee.split("<")[0].split("::")[-1]
@@ -103,15 +110,26 @@ class Collector:
     ) -> None:
         self._symbols = symbols
         self._functions = functions
+        self._known: dict[tuple[int, ...], tuple[tuple[ir.Stmt | ir.Expr, ...], Effects]] = {}
         self.places = Places(symbols, body, kernel, self._changes_argument, aliases)
 
     def collect(self, nodes: Iterable[ir.Stmt | ir.Expr]) -> Effects:
-        out = Effects()
-        for node in nodes:
-            self._visit(node, out)
-        return out
+        """What the nodes do together; the same nodes give the same object, which must not be changed."""
+        wanted = tuple(nodes)
+        key = tuple(map(id, wanted))
+        known = self._known.get(key)
+        if known is None:
+            out = Effects()
+            for node in wanted:
+                self._visit(node, out)
+            self._known[key] = known = (wanted, out)  # with the nodes, so that no other can get their identities
+        return known[1]
 
     def _visit(self, node: ir.Stmt | ir.Expr, out: Effects) -> None:
+        if type(node) in _PLAIN:
+            for child in ir.children(node):
+                self._visit(child, out)
+            return
         match node:
             case ir.Name(symbol=int(s)):
                 self._read(self._symbols[s], out)

@@ -6,8 +6,9 @@ analyses treat as "may do anything", so that a gap here ends in a refusal and ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -215,45 +216,50 @@ class OpaqueStmt(Stmt):
 
 def children(node: Expr | Stmt) -> tuple[Expr | Stmt, ...]:
     """The direct parts of a node, in source order."""
-    match node:
-        case Unary(operand=x) | Cast(operand=x):
-            return (x,)
-        case Binary(left=a, right=b) | Assign(left=a, right=b):
-            return (a, b)
-        case Ternary(condition=c, then=a, otherwise=b):
-            return (c, a, b)
-        case Index(base=a, index=b):
-            return (a, b)
-        case Member(base=a):
-            return (a,)
-        case Call(args=xs) | InitList(items=xs) | Opaque(parts=xs):
-            return xs
-        case Declare(symbols=ss):
-            return tuple(e for s in ss for e in (*s.dims, *((s.init,) if s.init else ())))
-        case Do(expr=x):
-            return (x,)
-        case Block(body=xs):
-            return xs
-        case If(condition=c, then=a, otherwise=b):
-            return (c, a) if b is None else (c, a, b)
-        case For(init=i, condition=c, update=u, body=b):
-            return tuple(x for x in (i, c, u, b) if x is not None)
-        case While(condition=c, body=b):
-            return (c, b)
-        case Jump(value=v):
-            return () if v is None else (v,)
-        case Asm(outputs=outs, inputs=ins):
-            return tuple(e for _, e in (*outs, *ins))
-    return ()
+    parts = _PARTS.get(type(node))
+    return () if parts is None else parts(node)
+
+
+# By type, for this is asked millions of times in a kernel of two thousand lines.
+_PARTS: Mapping[type, Callable[[Any], tuple[Expr | Stmt, ...]]] = {
+    Unary: lambda n: (n.operand,),
+    Cast: lambda n: (n.operand,),
+    Binary: lambda n: (n.left, n.right),
+    Assign: lambda n: (n.left, n.right),
+    Ternary: lambda n: (n.condition, n.then, n.otherwise),
+    Index: lambda n: (n.base, n.index),
+    Member: lambda n: (n.base,),
+    Call: lambda n: n.args,
+    InitList: lambda n: n.items,
+    Opaque: lambda n: n.parts,
+    Declare: lambda n: tuple(e for s in n.symbols for e in (*s.dims, *((s.init,) if s.init else ()))),
+    Do: lambda n: (n.expr,),
+    Block: lambda n: n.body,
+    If: lambda n: (n.condition, n.then) if n.otherwise is None else (n.condition, n.then, n.otherwise),
+    For: lambda n: tuple(x for x in (n.init, n.condition, n.update, n.body) if x is not None),
+    While: lambda n: (n.condition, n.body),
+    Jump: lambda n: () if n.value is None else (n.value,),
+    Asm: lambda n: tuple(e for _, e in (*n.outputs, *n.inputs)),
+}
 
 
 def walk(node: Expr | Stmt) -> Iterator[Expr | Stmt]:
     """The node and everything under it, in source order."""
-    stack: list[Expr | Stmt] = [node]
-    while stack:
-        top = stack.pop()
-        yield top
-        stack.extend(reversed(children(top)))
+    found = node.__dict__.get(_WALKED)
+    if found is None:
+        found, stack, parts = [], [node], _PARTS
+        while stack:
+            top = stack.pop()
+            found.append(top)
+            below = parts.get(type(top))
+            if below is not None:
+                stack.extend(reversed(below(top)))
+        # Kept with the node, which never changes: the analyses walk the same trees dozens of times.
+        object.__setattr__(node, _WALKED, found)
+    return iter(found)
+
+
+_WALKED = "_walked"
 
 
 def strip(expr: Expr) -> Expr:

@@ -56,6 +56,7 @@ class Macros:
         self._parser = parser
         self._macros = macros
         self.used: set[str] = set()
+        self._trees: dict[str, Node | None] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._macros
@@ -91,14 +92,20 @@ class Macros:
         body = expand(macro, args)
         if body is None or depth >= _MAX_DEPTH:
             return f"the macro {macro.name}, which cannot be expanded here"
-        tree = self._parser.parse(f"void f() {{ {body}\n; }}".encode())
-        function = next((c for c in tree.root_node.named_children if c.type == "function_definition"), None)
-        block = function.child_by_field_name("body") if function is not None else None
-        if block is None or tree.root_node.has_error:
+        if body not in self._trees:
+            self._trees[body] = self._block(body)
+        block = self._trees[body]
+        if block is None:
             return f"the macro {macro.name}, which is no expression or statement of its own"
         if macro.params is None:
             self.used.add(macro.name)
         return block
+
+    def _block(self, body: str) -> Node | None:
+        """The block ``{ body ; }``; None where it cannot be read."""
+        root = self._parser.parse(f"void f() {{ {body}\n; }}".encode()).root_node
+        function = next((c for c in root.named_children if c.type == "function_definition"), None)
+        return None if function is None or root.has_error else function.child_by_field_name("body")
 
     def fits(self, node: Node, block: Node, depth: int) -> bool:
         """Whether the expansion, used as one operand where ``node`` stands, is what the preprocessor makes of it."""
