@@ -293,7 +293,7 @@ def _change(
     edits.append(Edit(start, owner.span.end, sites.joined(owner, own)))
     names = ", ".join(f"`{v.piece.symbol.name}`" for v in views)
     what = f"{names} declared as arrays in the {total} bytes of dynamic shared memory"
-    return Change(tuple(edits), what, line, total, tuple(assumptions))
+    return Change(tuple(edits), what, line, total, tuple(assumptions), measured=True)
 
 
 def _declared(sites: Sites, view: View, loop: Loop, pool: str) -> tuple[list[str], list[Edit] | None]:

@@ -44,7 +44,8 @@ def _counted(sites: Sites, loop: ir.For) -> Change | None:
     bound = _bound(sites, var, condition, values)
     text = f"{var.name} < {bound}"
     what = f"`{sites.source(condition)}` written as `{text}`, which is true as often"
-    return Change((Edit(condition.span.start, condition.span.end, text),), what, sites.line(loop))
+    edit = Edit(condition.span.start, condition.span.end, text)
+    return Change((edit,), what, sites.line(loop), measured=True)
 
 
 def _values(sites: Sites, var: ir.Symbol, first: ir.Expr, condition: ir.Expr, update: ir.Expr) -> list[int] | None:

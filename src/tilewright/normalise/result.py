@@ -42,6 +42,7 @@ class Change:
         what: one sentence for the receipt, in the past tense. line: where, in the situation's text.
         shared_bytes: dynamic shared memory that the launch still needs, where the edits change it.
         assumptions: what the edits take for granted, for the receipt.
+        measured: the edits follow from the values of the file's constants, and hold for those only.
     """
 
     edits: tuple[Edit, ...]
@@ -49,6 +50,7 @@ class Change:
     line: int
     shared_bytes: int | None = None
     assumptions: tuple[str, ...] = ()
+    measured: bool = False
 
 
 Pass = Callable[[Situation], Change | Refusal | None]

@@ -88,7 +88,10 @@ def _asked(one: Pass, situation: Situation) -> tuple[Change | Refusal | None, li
     before = set(constants.used)
     constants.used.clear()
     change = one(situation)
-    looked_up = sorted(constants.used)
+    looked_up = set(constants.used)
+    if isinstance(change, Change) and change.measured:
+        # Macros are numbers by then.
+        looked_up |= before & situation.kernel.source.macros.keys()
     constants.used |= before
-    known = [(name, constants.by_name(name)) for name in looked_up if name.isidentifier()]
+    known = [(name, constants.by_name(name)) for name in sorted(looked_up) if name.isidentifier()]
     return change, [f"{name} == {value}" for name, value in known if value is not None]

@@ -11,6 +11,7 @@ from tilewright.source.edits import Edit, indent_at, line_start
 from tilewright.source.kernel import Refusal, SharedArray, TiledKernel
 
 _DYNAMIC_ALIGNMENT = 128
+_CONDITION_WIDTH = 80  # of a static_assert, beside its message
 _EXTERN = re.compile(rb"\bextern\b[^;{}]*\b__shared__\b")
 
 
@@ -158,9 +159,12 @@ class Rings(Quotes):
 
     def _made_for(self) -> list[str]:
         """Another instantiation, or other constants, would need a proof of their own."""
-        if not self.kernel.made_for:
-            return []
-        return [f'static_assert({" && ".join(self.kernel.made_for)}, "rewritten for these arguments only");']
+        lines: list[list[str]] = []
+        for condition in self.kernel.made_for:
+            if not lines or len(" && ".join([*lines[-1], condition])) > _CONDITION_WIDTH:
+                lines.append([])
+            lines[-1].append(condition)
+        return [f'static_assert({" && ".join(x)}, "rewritten for these arguments only");' for x in lines]
 
     def _before_declarations(self, lines: list[str]) -> Edit:
         """In front of the first staged array, on lines of their own where its line holds nothing else."""
