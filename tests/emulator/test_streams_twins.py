@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from trap_bench import VARIANTS as VARIANTS_OF
 from trap_bench import bench
 from whole_kernels import ALL, SINGLE
 
 from tilewright.mutate.source_mutants import source_mutants
+from tilewright.rewrite.result import RewrittenSource
 
 SIZES = {"M": 16, "N": 16, "K": 80}
 RAGGED = {"M": 19, "N": 11, "K": 77}
@@ -48,12 +51,6 @@ SLIPS = {
         "tile += 1;\n    };",
         "};",
     ),
-    "a guard is lost where the tile is stored": (
-        "an if without else",
-        "ldg_single",
-        "if (k0 + tx < K && row < M) As[ty][tx] = As_next;",
-        "As[ty][tx] = As_next;",
-    ),
     "zeros are not filled in": ("a local set on both sides", "cp_async3", "v_from ? 0 : 4", "0"),
     "the wrong lane": ("a vector scattered, by some threads", "cp_async3", "&keep_from->y", "&keep_from->z"),
     "registers of another pass": (
@@ -69,6 +66,18 @@ SLIPS = {
         "i < 192; i += 96",
     ),
 }
+
+
+@pytest.mark.parametrize("variant", ["ldg", "cp_async3"])
+def test_a_ring_would_keep_other_data_where_a_tile_leaves_some_out(variant: str, tmp_path: Path) -> None:
+    one = bench(tmp_path, SINGLE["an if without else"])
+    stream = one.kernel.stream
+    assert stream is not None
+    assert one.refused(variant).code == "loop_carried_shared"
+    unlocked = replace(one.kernel, stream=replace(stream, unring=None))
+    written = VARIANTS_OF[variant](unlocked)
+    assert isinstance(written, RewrittenSource)
+    assert one.differs(written.text, RAGGED, written.launch)
 
 
 @pytest.mark.parametrize("name", SLIPS)
