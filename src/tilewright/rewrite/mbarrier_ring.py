@@ -27,14 +27,21 @@ class Filler(Protocol):
         ...
 
 
-def refusal(context: Context, what: str) -> Refusal | None:
+def refusal(context: Context, issued: str) -> Refusal | None:
     """What stands against a ring of mbarriers in this kernel, whatever fills it."""
     kernel = context.kernel
     refused = context.unusable(ring=True)
     if refused is not None:
         return refused
+    stream = kernel.stream
+    if stream is not None and stream.unring is not None:
+        return stream.unring
+    if stream is not None and (stream.carried or stream.bumped):
+        symbol = min([*stream.carried, *(b.symbol for b in stream.bumped)])
+        what = f"the load phase advances `{kernel.symbols[symbol].name}` for every thread by itself"
+        return Refusal("not_contiguous", what, kernel.line_of(stream.body[0].span.start))
     if kernel.divergent_return is not None:
-        why = f"some threads leave the kernel in front of the K-loop; one of them might be one that issues {what}"
+        why = f"some threads leave the kernel in front of the K-loop; one of them might be one that issues {issued}"
         return Refusal("divergent_barrier", why, kernel.divergent_return, "let all threads of a block reach the loop")
     if (kernel.tile.threads or 0) < 1:
         return Refusal("not_understood", "the threads of a block are not known", kernel.line, "a sidecar says how many")

@@ -203,7 +203,7 @@ class _Analysis:
             stream=stream,
             divergent_return=self.finder.placement.divergent_return,
             outside=outside,
-            rows=rows_of_kernel(kernel, self.types, uniformity, shared, loop, loads, self.block, tile.threads),
+            rows=rows_of_kernel(kernel, self.types, uniformity, shared, loop, loads, stream, self.block, tile.threads),
         )
 
     def _outside(self, phases: Phases, loop: KLoop, shared: dict[int, SharedArray], ids: set[int]) -> Outside:

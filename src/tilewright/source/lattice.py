@@ -17,7 +17,8 @@ from tilewright.source.affine import Monomial
 from tilewright.source.c_types import IntKind, int_kind, size_of
 from tilewright.source.constants import Constants
 from tilewright.source.expr_types import Types, loads_from
-from tilewright.source.kernel import CopyLoop, SharedArray
+from tilewright.source.kernel import SharedArray
+from tilewright.source.loops import Header
 from tilewright.source.uniform import Uniformity
 
 if TYPE_CHECKING:
@@ -88,7 +89,6 @@ class Lattice:
 
     Attributes:
         points: how many (thread, pass) pairs there are.
-        loop: the variable of the copy loop that was entered.
     """
 
     def __init__(
@@ -120,18 +120,17 @@ class Lattice:
         }
         self._known: dict[int, Form] = {}
         self._busy: set[int] = set()
-        self.loop: int | None = None
+        self._loops: dict[int, np.ndarray] = {}
         self.points = len(linear)
 
-    def enter(self, loop: CopyLoop) -> str:
-        """From here on, points are (thread, pass) of ``loop``; what stands against it, or ""."""
+    def enter(self, loop: Header) -> str:
+        """From here on, points are (thread, passes) of ``loop`` too; what stands against it, or ""."""
         import numpy as np
 
-        first, bound, stride = (self.form(e) for e in (loop.first, loop.bound, loop.stride))
-        if any(f is None or f.numbers is None for f in (first, bound, stride)):
+        first, bound, stride = (self.form(e) for e in (loop.first, loop.bound, loop.step))
+        begin, end, step = (f.numbers if f is not None else None for f in (first, bound, stride))
+        if begin is None or end is None or step is None:
             return "the bounds of the copy loop are no constants of the thread"
-        assert first is not None and bound is not None and stride is not None  # noqa: PT018
-        begin, end, step = first.number_part(), bound.number_part(), stride.number_part()
         if (step <= 0).any() or not self.constants.is_index(loop.var.type_text):
             return "the copy loop does not count upwards"
         trips = int(np.maximum(0, -(-(end - begin) // step)).max())
@@ -139,12 +138,45 @@ class Lattice:
             return f"the copy loop makes {trips} passes"
         passes = np.repeat(np.arange(trips, dtype=np.int64), len(begin))
         values = np.tile(begin, trips) + passes * np.tile(step, trips)
-        taken = values < np.tile(end, trips)
-        self._threads = {d: np.tile(v, trips)[taken] for d, v in self._threads.items()}
-        self.loop = loop.var.id
-        self._known = {loop.var.id: Form({(): values[taken]})}
-        self.points = int(taken.sum())
+        self._choose(lambda v: np.tile(v, trips), values < np.tile(end, trips))
+        self._loops[loop.var.id] = values[values < np.tile(end, trips)]
+        self._known[loop.var.id] = Form({(): self._loops[loop.var.id]})
         return ""
+
+    def restrict(self, condition: ir.Expr, wanted: bool) -> str:
+        """From here on, only points where a condition is (not) true; what stands against it, or ""."""
+        truth = self._truth(condition)
+        if truth is None:
+            return "what is copied depends on a condition that is not known for every thread"
+        taken = truth if wanted else ~truth
+        if not taken.any():
+            return "nothing is copied here"
+        self._choose(lambda v: v, taken)
+        return ""
+
+    def _choose(self, widened: Callable[[np.ndarray], np.ndarray], taken: np.ndarray) -> None:
+        """Every thread and pass, widened, where they are taken."""
+        self._threads = {d: widened(v)[taken] for d, v in self._threads.items()}
+        self._loops = {s: widened(v)[taken] for s, v in self._loops.items()}
+        self._known = {s: Form({(): v}) for s, v in self._loops.items()}
+        self.points = int(taken.sum())
+
+    def _truth(self, condition: ir.Expr) -> np.ndarray | None:
+        """Where a comparison of numbers, or several, is true."""
+        match condition:
+            case ir.Binary(op="&&" | "||" as op, left=a, right=b):
+                x, y = self._truth(a), self._truth(b)
+                return None if x is None or y is None else x & y if op == "&&" else x | y
+            case ir.Unary(op="!", operand=x):
+                inner = self._truth(x)
+                return None if inner is None else ~inner
+            case ir.Binary(op=op, left=left, right=right) if op in _COMPARED:
+                forms = self.form(left), self.form(right)
+                low, high = (f.numbers if f is not None else None for f in forms)
+                if low is None or high is None or (low < 0).any() or (high < 0).any():
+                    return None  # below zero, signed and unsigned comparisons part
+                return _COMPARED[op](low, high)
+        return None
 
     # -- integers -----------------------------------------------------------------------------------
     def constant(self, value: int) -> Form:
@@ -201,17 +233,12 @@ class Lattice:
         """``condition ? then : otherwise``, where the condition compares numbers."""
         import numpy as np
 
-        if not isinstance(condition, ir.Binary) or condition.op not in _COMPARED:
+        chosen = self._truth(condition)
+        if then is None or otherwise is None or chosen is None:
             return None
-        left, right = self.form(condition.left), self.form(condition.right)
-        a, b = (left.numbers if left else None), (right.numbers if right else None)
-        # Below zero, signed and unsigned comparisons part.
-        if then is None or otherwise is None or a is None or b is None or (a < 0).any() or (b < 0).any():
-            return None
-        chosen = _COMPARED[condition.op](a, b)
         zero = 0 * then.number_part()
-        terms = {m: np.where(chosen, then.terms.get(m, zero), otherwise.terms.get(m, zero)) for m in
-                 (*then.terms, *(m for m in otherwise.terms if m not in then.terms))}  # fmt: skip
+        terms = dict.fromkeys((*then.terms, *otherwise.terms), zero)
+        terms = {m: np.where(chosen, then.terms.get(m, zero), otherwise.terms.get(m, zero)) for m in terms}
         return Form({m: c for m, c in terms.items() if not m or c.any()})
 
     def _name(self, name: ir.Name, s: int) -> Form | None:
@@ -238,7 +265,7 @@ class Lattice:
         if symbol.init is None or symbol.dims or symbol.reference:
             return None
         named = {n.symbol for n in ir.walk(symbol.init) if isinstance(n, ir.Name) and n.symbol is not None}
-        steady = {self.steady} if self.loop is None else {self.steady, self.loop}
+        steady = {self.steady, *self._loops}
         return None if (named - steady | {s}) & self.uniformity.changed else symbol.init
 
     def _binary(self, op: str, left: Form, right: Form) -> Form | None:

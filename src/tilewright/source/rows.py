@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from tilewright.source import ir
 from tilewright.source.boxes import Comparison, box_of
-from tilewright.source.c_types import LANES
+from tilewright.source.copy_sites import Site, Unplaced, sites_of, sites_of_stream
 from tilewright.source.expr_types import Types
-from tilewright.source.kernel import Bump, Copy, CopyLoop, Fetch, KLoop, LaneStore, LoadItem, Pure, Refusal, SharedArray
+from tilewright.source.kernel import Bump, KLoop, LoadItem, LoadStream, Pure, Refusal, SharedArray
 from tilewright.source.lattice import Form, Lattice
 from tilewright.source.reader import OpenKernel
 from tilewright.source.row_map import RowMap
@@ -28,56 +28,6 @@ if TYPE_CHECKING:
 
 ALIGNMENT_BYTES = 16  # PTX ISA, cp.async.bulk: both addresses and the size are multiples of 16
 _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-
-
-@dataclass(frozen=True)
-class Site:
-    """One copy of the load phase, in its loop if it stands in one.
-
-    Attributes:
-        stores: (lvalue in shared memory, bytes into what ``source`` reads, bytes stored).
-    """
-
-    stmt: ir.Stmt
-    array: int
-    source: ir.Expr
-    guard: ir.Expr | None
-    inverted: bool
-    fills_zero: bool
-    converts: bool
-    stores: tuple[tuple[ir.Expr, int, int], ...]
-    loop: CopyLoop | None
-
-
-def sites_of(loads: Sequence[LoadItem]) -> list[Site]:
-    """The copies of a load phase."""
-    out: list[Site] = []
-    loops: list[tuple[Sequence[LoadItem], CopyLoop | None]] = [(loads, None)]
-    loops += [(item.body, item) for item in loads if isinstance(item, CopyLoop)]
-    for body, loop in loops:
-        for item in body:
-            if isinstance(item, Copy):
-                places = ((item.target, 0, item.width_bytes),)
-                flags = (item.inverted, item.fills_zero, item.converts)
-                out.append(Site(item.stmt, item.array, item.source, item.guard, *flags, places, loop))
-            elif isinstance(item, Fetch):
-                out += _fetched(item, body, loop)
-    return out
-
-
-def _fetched(fetch: Fetch, body: Iterable[LoadItem], loop: CopyLoop | None) -> list[Site]:
-    """What is stored of one fetched register, array by array."""
-    stores = [s for s in body if isinstance(s, LaneStore) and s.fetched == fetch.symbol.id]
-    out: list[Site] = []
-    for array in dict.fromkeys(s.array for s in stores):
-        places = tuple(
-            (s.target, LANES.index(s.lane) * s.width_bytes if s.lane else 0, s.width_bytes)
-            for s in stores
-            if s.array == array
-        )
-        flags = (False, fetch.fills_zero, False)
-        out.append(Site(fetch.stmt, array, fetch.source, fetch.guard, *flags, places, loop))
-    return out
 
 
 @dataclass(frozen=True)
@@ -116,20 +66,16 @@ class RowReader:
         self._lattice = lattice
         self._positive_start = positive_start
 
-    def read(self, loads: Sequence[LoadItem]) -> dict[int, tuple[RowMap, ...] | Refusal]:
+    def read(self, sites: Sequence[Site | Unplaced]) -> dict[int, tuple[RowMap, ...] | Refusal]:
         """The rows of every staged array, or why it has none."""
-        out: dict[int, tuple[RowMap, ...] | Refusal] = {}
-        sites = sites_of(loads)
-        for array in dict.fromkeys(s.array for s in sites):
-            out[array] = self._array([s for s in sites if s.array == array], loads)
-        return out
+        arrays = dict.fromkeys(s.array for s in sites)
+        return {a: self._array([s for s in sites if s.array == a]) for a in arrays}
 
-    def _array(self, sites: list[Site], loads: Sequence[LoadItem]) -> tuple[RowMap, ...] | Refusal:
-        early = _bumped_early(loads)
-        if early is not None:
-            return self._no(early, "an index is advanced in front of a copy")
+    def _array(self, sites: list[Site | Unplaced]) -> tuple[RowMap, ...] | Refusal:
         maps: list[RowMap] = []
         for site in sites:
+            if isinstance(site, Unplaced):
+                return self._no(site.stmt, site.why)
             found = self._site(site)
             if isinstance(found, Refusal):
                 return found
@@ -148,10 +94,10 @@ class RowReader:
             what = "the copy converts or computes its elements on the way; bulk copies move bytes as they are"
             return Refusal("converts_type", what, self._line(site.stmt.span.start))
         lattice = self._lattice()
-        if site.loop is not None:
-            problem = lattice.enter(site.loop)
-            if problem:
-                return self._no(site.loop.stmt, problem)
+        problem = next((p for loop in site.loops if (p := lattice.enter(loop))), "")
+        problem = problem or next((p for test in site.tests if (p := lattice.restrict(*test))), "")
+        if problem:
+            return self._no(site.stmt, problem)
         runs = self._runs(site, lattice)
         if isinstance(runs, str):
             return self._no(site.stmt, runs)
@@ -234,7 +180,7 @@ class RowReader:
         return tuple(dict.fromkeys(out))
 
 
-def _bumped_early(loads: Iterable[LoadItem]) -> ir.Stmt | None:
+def bumped_early(loads: Iterable[LoadItem]) -> ir.Stmt | None:
     """A pointer or index that is advanced in front of a copy."""
     bump: ir.Stmt | None = None
     for item in loads:
@@ -305,22 +251,29 @@ def rows_of_kernel(
     arrays: dict[int, SharedArray],
     loop: KLoop,
     loads: Sequence[LoadItem],
+    stream: LoadStream | None,
     block: tuple[int, int, int] | None,
     threads: int | None,
 ) -> dict[int, tuple[RowMap, ...] | Refusal]:
     """The rows of every staged array, by its symbol, or why it has none.
 
     Args:
+        loads, stream: the load phase, statement by statement or as a whole.
         block: threads per dimension, where a sidecar says so; else ``threads`` in one dimension.
     """
     text, line = kernel.source.text, kernel.source.line
+    sites: list[Site | Unplaced] = [*sites_of(loads), *(sites_of_stream(stream) if stream is not None else ())]
     threads_used = {n.field for n in ir.walk(kernel.body) if isinstance(n, ir.Member) and _is_thread_index(n)}
     if block is None and threads is not None and threads_used <= {"x"}:
         block = (threads, 1, 1)
     if block is None:
         hint = "a sidecar says how many"
         unknown = Refusal("not_contiguous", "the threads of a block are not known", line(loop.stmt.span.start), hint)
-        return {site.array: unknown for site in sites_of(loads)}
+        return {site.array: unknown for site in sites}
+    early = bumped_early(loads)
+    if early is not None:
+        what = Refusal("not_contiguous", "an index is advanced in front of a copy", line(early.span.start))
+        return {site.array: what for site in sites}
     inside = {s.id for n in ir.walk(loop.stmt) if isinstance(n, ir.Declare) for s in n.symbols}
     outside = frozenset(kernel.symbols) - inside | {loop.var.id}
     known = block
@@ -330,7 +283,7 @@ def rows_of_kernel(
 
     start = kernel.constants.evaluate(loop.first)
     positive = start is not None and start >= 0 and (loop.step_value or 0) > 0
-    return RowReader(text, arrays, line, lattice, positive).read(loads)
+    return RowReader(text, arrays, line, lattice, positive).read(sites)
 
 
 def _is_thread_index(node: ir.Member) -> bool:
