@@ -94,7 +94,7 @@ class Places:
                 return self.of(x)
             case ir.Ternary(then=a, otherwise=b):
                 one, two = self.of(a), self.of(b)
-                return one if one == two else UNKNOWN
+                return _either(one, two)
         return UNKNOWN
 
     def at(self, address: ir.Expr) -> Place:
@@ -117,7 +117,7 @@ class Places:
                 return self.of(address)
             case ir.Ternary(then=a, otherwise=b):
                 one, two = self.at(a), self.at(b)
-                return one if one == two else UNKNOWN
+                return _either(one, two)
         return UNKNOWN
 
     def pointee(self, symbol: ir.Symbol) -> Place:
@@ -167,6 +167,11 @@ class Places:
         if kind.pointers:
             return "pointer"
         return "fragment" if _FRAGMENT.match(resolve(kind.base, self._aliases)) else "object"
+
+
+def _either(one: Place, two: Place) -> Place:
+    """One place or the other: of what both are."""
+    return one if one == two else Place(one.space, None) if one.space == two.space else UNKNOWN
 
 
 def root(expr: ir.Expr) -> ir.Name | None:
