@@ -59,11 +59,16 @@ class Sample:
     product: str = PRODUCT
     left: tuple[str, ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
+    tail: str = ""
+    kernel: str = "k"
 
     @property
     def text(self) -> str:
         compute = COMPUTE.format(barrier=self.barrier, product=self.product) if self.barrier else ""
-        return FRAME.format(head=self.head, arrays=self.arrays, header=self.header, load=self.load, compute=compute)
+        return (
+            FRAME.format(head=self.head, arrays=self.arrays, header=self.header, load=self.load, compute=compute)
+            + self.tail
+        )
 
 
 def sample(name: str, head: str, load: str = PLAIN, **more: object) -> Sample:
@@ -171,6 +176,17 @@ __device__ void fill(float (&t)[TILE][TILE], const float *p, bool inside, int i)
         io::fill(Bs, B, k0 + ty < K && col < N, (k0 + ty) * N + col);""",
         left=("fill(As", "take(A"),
     ),
+    flat(
+        "names of its namespaces",
+        """namespace io { constexpr float none = 1.0f; using word = float;
+namespace deep { constexpr float none = 0.0f; __device__ word take(const word *p, int i) { return p[i]; }
+__device__ void load(word *tile, const word *p, bool inside, int i) { tile[threadIdx.y * TILE + threadIdx.x] = inside ? take(p, i) : none; }
+} }
+""",
+        """        io::deep::load(As, A, row < M && k0 + tx < K, row * K + k0 + tx);
+        io::deep::load(Bs, B, k0 + ty < K && col < N, (k0 + ty) * N + col);""",
+        left=("load(As", "take(A"),
+    ),
     sample(
         "names that meet",
         """__device__ void fill(float (&t)[TILE][TILE], const float *A, int tx, int row, int rows, int cols)
@@ -229,7 +245,7 @@ def opened(one: Sample, folder: Path) -> OpenKernel:
         (folder / name).write_text(text)
     view = device_view(one.text, folder / "k.cu")
     source = read_source(one.text.encode(), "k.cu", own_headers(view))
-    return open_kernel(source, source.kernel("k"), {})
+    return open_kernel(source, source.kernel(one.kernel), {})
 
 
 def brought(one: Sample, folder: Path) -> Normalised:

@@ -105,6 +105,9 @@ template <> __device__ void load<1>(float *t, const float *p, int i) { t[threadI
     trap("a shared array of its own", LOAD_ROW.replace("const int at", "__shared__ float spare[TILE]; spare[0] = 1.0f;\n    const int at"), CALLS, "a shared array in it"),
     trap("a static variable", LOAD_ROW.replace("const int at", "static int calls = 0; ++calls;\n    const int at"), CALLS, "a static variable"),
     trap("a question about a parameter's type", LOAD_ROW.replace("tile[at]", "tile[at + sizeof(tile) - 8]").replace("float *tile", "float tile[][TILE]").replace("tile[at +", "tile[0][at +"), CALLS.replace("As,", "(float(*)[TILE])As,").replace("Bs,", "(float(*)[TILE])Bs,"), "its parameter tile"),
+    trap("a name that the kernel's namespace has too", "constexpr float none = 0.0f;\n" + LOAD_ROW.replace("0.0f", "none") + "namespace deep { constexpr float none = 1.0f;", CALLS, "`none` means something else", tail="}\n", kernel="deep::k"),
+    trap("a volatile reference", "__device__ void load(volatile float (&t)[TILE * TILE], const float *p, int i) { t[threadIdx.y * TILE + threadIdx.x] = p[i]; }\n", "        load(As, A, row * K + k0 + tx);\n        load(Bs, B, (k0 + ty) * N + col);", "is volatile"),
+    trap("a raw string", LOAD_ROW.replace("const int at", 'const char *s = R"x(tile)x"; (void)s;\n    const int at'), CALLS, "raw string"),
     trap("a lambda", LOAD_ROW.replace("tile[at]", "auto f = [&] { return at; };\n    tile[f()]"), CALLS, "lambda"),
     trap("a template argument that is not written down", "template <int S>\n" + LOAD_ROW, CALLS.replace("load_row", "load_row<>"), "template argument S"),
 )  # fmt: skip

@@ -93,9 +93,9 @@ class _Writer:
         if why is not None:
             return why
         self._rename_locals(bound, given)
-        scope = self.callee.definition.scope
-        if scope != self.kernel.function.scope[: len(scope)]:
-            bound.names |= {n: f"{'::'.join(scope)}::{n}" for n in self._of_namespace(scope) & self._free()}
+        own, free = self.callee.definition.scope, self._free()
+        for scope in _beyond(own, self.kernel.function.scope):  # outermost first: the inner name counts
+            bound.names |= {n: f"{'::'.join(scope)}::{n}" for n in self._of_namespace(scope) & free}
         why = self._in_macros(bound)
         if why is not None:
             return why
@@ -134,6 +134,8 @@ class _Writer:
         for node in nodes_of(root, (b"using", b"typedef"), *kinds) if root is not None else ():
             if span.start <= node.start_byte < span.end:
                 here |= words((node.text or b"").decode(errors="replace"))
+        for scope in _beyond(self.kernel.function.scope, self.callee.definition.scope):
+            here |= self._of_namespace(scope)
         caught = sorted(self._free() & here)
         return f"`{caught[0]}` means something else in the kernel" if caught else None
 
@@ -290,6 +292,11 @@ class _Writer:
             if not same:
                 return False
         return True
+
+
+def _beyond(scope: tuple[str, ...], other: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The namespaces around one place that are not around another, outermost first."""
+    return [scope[:i] for i in range(1, len(scope) + 1) if scope[:i] != other[:i]]
 
 
 def _declared(node: Node) -> set[str]:

@@ -12,6 +12,8 @@ from tilewright.source.c_types import int_kind, plain
 from tilewright.source.places import root
 from tilewright.source.reader import OpenKernel
 
+_TYPE = re.compile(r"^[A-Za-z_][\w:<>, ]*$")
+
 
 class Arguments(Meaning):
     """Binds the parameters of one call.
@@ -84,7 +86,7 @@ class Arguments(Meaning):
             if not given:
                 return self._no(f"its template argument {parameter.name} is not written down")
             if parameter.kind == "type":
-                if not SCALAR.match(given):
+                if not _TYPE.match(given):
                     return self._no(f"its template argument {parameter.name} is no plain type")
                 self.out.types[parameter.name] = given
             elif self._same_constant(plain(self.own_text(parameter.type_text)), given):
@@ -175,6 +177,7 @@ class Arguments(Meaning):
             return self._reference(parameter, arg, fixed and not hidden, others)
         steady = fixed and not others and not hidden
         if behind:
+            steady = steady and "volatile" not in symbol.type_text
             if steady and self.steady_place(arg) and self.same_pointee(symbol, arg) and not self.asks_type(symbol):
                 shared = self.places.at(arg).space == "shared"
                 if isinstance(arg, ir.Name) or shared:
@@ -204,6 +207,8 @@ class Arguments(Meaning):
             and self.canonical(kind.base) == self.canonical(self.base(symbol))
         )
         hidden = symbol.name in self.callee.own
+        if "volatile" in symbol.type_text:
+            return self._no(f"its parameter {symbol.name} is volatile")
         if (
             same
             and not hidden
@@ -239,7 +244,8 @@ class Arguments(Meaning):
         """In an expression: the argument, converted as the call converts it; evaluated once, and not changed."""
         kind = " ".join(w for w in self.own_text(symbol.type_text).replace("&", " ").split() if w != "const")
         uses = count(self.callee.body, symbol.name)
-        if not self.fixed(symbol) or symbol.dims or not SCALAR.match(kind) or (uses > 1 and not _calm(value)):
+        loud = "volatile" in symbol.type_text
+        if loud or not self.fixed(symbol) or symbol.dims or not SCALAR.match(kind) or (uses > 1 and not _calm(value)):
             return self._no(f"its parameter {symbol.name} needs a variable of its own")
         if symbol.pointers:
             self.out.names[symbol.name] = value

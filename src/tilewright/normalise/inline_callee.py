@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +15,7 @@ from tilewright.source.nodes import make_parser, nodes_of
 from tilewright.source.parse import KernelConverter, ParsedKernel
 from tilewright.source.reader import OpenKernel
 
+_DELIMITED = re.compile(r'\bR"[^("]')
 _PARAMETERS = ("parameter_declaration", "optional_parameter_declaration")
 
 
@@ -119,6 +121,8 @@ class Callee:
                 return "a type or namespace that it declares"
             if isinstance(node, ir.Jump) and node.kind == "goto":
                 return "a goto in it"
+        if _DELIMITED.search(self.body):
+            return "a raw string in it"
         name = self.definition.name
         inside = reachable(self.body.encode(), self.kernel.definitions, self.kernel.source.macros)
         if name in inside:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tilewright.source import ir
+from tilewright.source.c_types import size_of
 from tilewright.source.effects import Collector, short_name
 from tilewright.source.intrinsics import BARRIERS
 from tilewright.source.kloop import statements
@@ -95,7 +96,20 @@ class CallSites:
         yield tuple(part)
 
     def _fills(self, segment: tuple[ir.Stmt, ...]) -> bool:
-        """Whether the statements store to shared memory, themselves or by way of a function."""
+        """Whether the statements bring something from outside to shared memory, themselves or by way of a function."""
+        return self._reaches_out(segment) and self._stores(segment)
+
+    def _reaches_out(self, segment: tuple[ir.Stmt, ...]) -> bool:
+        """Whether they name a pointer that may lead to global memory: what works on tiles alone is no load phase."""
+        names = {n.symbol for s in segment for n in ir.walk(s) if isinstance(n, ir.Name) and n.symbol is not None}
+        for symbol in (self.kernel.symbols[i] for i in sorted(names)):
+            if symbol.pointers and self.collector.places.pointee(symbol).space in ("global", "unknown"):
+                return True
+            if symbol.kind == "param" and size_of(symbol.type_text, self.kernel.source.aliases) is None:
+                return True  # a struct that may hold pointers
+        return False
+
+    def _stores(self, segment: tuple[ir.Stmt, ...]) -> bool:
         if self.collector.collect(segment).stores_to_shared():
             return True
         for stmt in segment:
