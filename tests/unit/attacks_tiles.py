@@ -82,7 +82,7 @@ def tiles() -> Iterator[Attack]:
             LOAD_A,
             "        for (int i = tx; i < min(TILE, K - k0); i += TILE) As[ty][i] = A[min(row, M - 1) * K + k0 + i];\n",
         ),
-        **refuse("loop_carried_shared", "for (int i = tx"),
+        without={LDG: "loop_carried_shared", SINGLE: "not_understood", ASYNC: "loop_carried_shared"},
     )
     yield scalar(
         "if without else",

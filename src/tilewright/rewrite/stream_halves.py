@@ -125,7 +125,7 @@ class StreamHalves:
         number = {id(s.stmt): i for i, s in enumerate(self.stream.stores)}
         out: list[tuple[int, ir.If]] = []
         for node in (n for s in self.stream.body for n in ir.walk(s)):
-            if not isinstance(node, ir.If) or node.otherwise is None:
+            if not isinstance(node, ir.If) or node.otherwise is None or _changes(node.condition):
                 continue
             one, two = number.get(id(_single(node.then))), number.get(id(_single(node.otherwise)))
             if one is not None and two is not None and self._registers[one] == self._registers[two]:
@@ -137,6 +137,14 @@ def _single(stmt: ir.Stmt) -> ir.Stmt:
     while isinstance(stmt, ir.Block) and len(stmt.body) == 1:
         stmt = stmt.body[0]
     return stmt
+
+
+def _changes(condition: ir.Expr) -> bool:
+    """Whether asking changes something."""
+    moves = ("++", "--", "p++", "p--")
+    return any(
+        isinstance(n, ir.Assign | ir.Call) or (isinstance(n, ir.Unary) and n.op in moves) for n in ir.walk(condition)
+    )
 
 
 def _sides(stream: LoadStream) -> list[frozenset[tuple[int, bool]]]:

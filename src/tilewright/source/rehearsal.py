@@ -17,25 +17,14 @@ from tilewright.source.constants import Constants
 from tilewright.source.effects import Collector
 from tilewright.source.expr_types import Types
 from tilewright.source.kernel import SharedArray
+from tilewright.source.landings import Landing as Landing
+from tilewright.source.landings import Mask
 from tilewright.source.lanes import Lanes, Spot
 
 _MAX_PASSES = 4096
 _MAX_STORES = 2048
-_MAX_PAIRED = 256
 _MAX_DEPTH = 48
 Known = Lanes | Spot | None
-Mask = lanes.Numbers  # 0 or 1 a thread
-
-
-@dataclass(frozen=True)
-class Landing:
-    """One execution of one store: the bytes it starts at (None: not known), the threads that run it, and the sides of
-    the conditions around it that are not known."""
-
-    store: int
-    offsets: lanes.Numbers | None
-    mask: Mask
-    sides: tuple[tuple[int, bool], ...]
 
 
 @dataclass
@@ -108,7 +97,7 @@ class Rehearsal:
             for stmt in body:
                 self._do(stmt, everyone)
         except _TooLongError:
-            return Rehearsed([Landing(n, None, everyone, ()) for n in self._stores.values()], {})
+            return Rehearsed([Landing(n, None, everyone, (), True) for n in self._stores.values()], {})
         return self._out
 
     # -- statements -----------------------------------------------------------------------------------
@@ -188,11 +177,11 @@ class Rehearsal:
             self._env[symbol] = None
 
     def _blind(self, stmt: ir.Stmt, mask: Mask) -> None:
-        """A statement that is not followed: its stores may go anywhere."""
+        """A statement that is not followed: its stores may go anywhere, any number of times."""
         self._forget(stmt)
         for node in ir.walk(stmt):
             if id(node) in self._stores:
-                self._out.landings.append(Landing(self._stores[id(node)], None, mask, self._sides))
+                self._out.landings.append(Landing(self._stores[id(node)], None, mask, self._sides, True))
             if isinstance(node, ir.For):
                 self._out.trips[node.span.start] = Trips(None, True)
 
@@ -400,40 +389,3 @@ def _same(a: Known, b: Known) -> bool:
     if isinstance(a, Spot) and isinstance(b, Spot):
         return (a.array, a.step) == (b.array, b.step) and np.array_equal(a.offsets, b.offsets)
     return a is None and b is None
-
-
-def overlap(landings: list[Landing], widths: Mapping[int, int]) -> int | None:
-    """The store of one array that may touch bytes that the same thread has stored before; None where none can."""
-    if _apart(landings, widths):
-        return None
-    if len(landings) > _MAX_PAIRED:
-        return landings[0].store
-    for i, late in enumerate(landings):
-        for early in landings[:i]:
-            both = (early.mask & late.mask) != 0
-            if _exclusive(early, late) or not bool(both.any()):
-                continue
-            if early.offsets is None or late.offsets is None:
-                return late.store
-            distance = (late.offsets - early.offsets)[both]
-            if bool(((distance < widths[early.store]) & (distance > -widths[late.store])).any()):
-                return late.store
-    return None
-
-
-def _apart(landings: list[Landing], widths: Mapping[int, int]) -> bool:
-    """Whether no two landings overlap for any thread, conditions left aside: sorted by offset, each ends in time."""
-    if any(x.offsets is None for x in landings):
-        return len(landings) < 2
-    # Threads that do not take part land somewhere of their own.
-    rows = [np.where(x.mask != 0, x.offsets, (n + 1) << 40) for n, x in enumerate(landings) if x.offsets is not None]
-    ends = [row + widths[x.store] for row, x in zip(rows, landings, strict=True)]
-    starts, stops = np.stack(rows), np.stack(ends)
-    order = np.argsort(starts, axis=0)
-    starts, stops = np.take_along_axis(starts, order, 0), np.take_along_axis(stops, order, 0)
-    return bool((starts[1:] >= stops[:-1]).all())
-
-
-def _exclusive(a: Landing, b: Landing) -> bool:
-    """Whether they stand on two sides of one condition, the same time that it was asked."""
-    return any((key, not side) in b.sides for key, side in a.sides)

@@ -46,26 +46,28 @@ class Slicer:
         while size != len(needs) + len(kept):
             size = len(needs) + len(kept)
             for stmt in self._body:
-                self._keep(stmt, needs, kept, storing)
+                self._keep(stmt, needs, kept, storing, False)
         return Slice(frozenset(kept), frozenset(needs))
 
-    def _keep(self, stmt: ir.Stmt, needs: set[int], kept: set[tuple[int, int]], storing: bool) -> bool:
+    def _keep(self, stmt: ir.Stmt, needs: set[int], kept: set[tuple[int, int]], storing: bool, looped: bool) -> bool:
+        """Whether a statement stays. ``looped``: the loop around it does."""
+        itself = (stmt.span.start, stmt.span.end) in kept
         match stmt:
             case ir.Block(body=body):
-                stays = sum(self._keep(s, needs, kept, storing) for s in body) > 0  # every part is judged
+                stays = sum(self._keep(s, needs, kept, storing, looped) for s in body) > 0  # every part is judged
                 parts: tuple[ir.Stmt | ir.Expr | None, ...] = ()
             case ir.If(condition=c, then=a, otherwise=b):
-                stays = sum(self._keep(s, needs, kept, storing) for s in (a, b) if s is not None) > 0
+                stays = sum(self._keep(s, needs, kept, storing, looped) for s in (a, b) if s is not None) > 0
                 parts = (c,)
             case ir.For(init=i, condition=c, update=u, body=b):
                 # What a header changes may be looked at behind the loop.
-                stays = self._keep(b, needs, kept, storing) or bool(self._changed_by(stmt, (i, c, u)) & needs)
+                stays = self._keep(b, needs, kept, storing, itself) or bool(self._changed_by(stmt, (i, c, u)) & needs)
                 parts = (i, c, u)
             case ir.While(condition=c, body=b):
-                stays = self._keep(b, needs, kept, storing) or bool(self._changed_by(stmt, (c,)) & needs)
+                stays = self._keep(b, needs, kept, storing, itself) or bool(self._changed_by(stmt, (c,)) & needs)
                 parts = (c,)
             case _:
-                return self._leaf(stmt, needs, kept, storing)
+                return self._leaf(stmt, needs, kept, storing, looped)
         if isinstance(stmt, ir.If) and self._changed_by(stmt, parts) & needs:
             stays = True
         if stays:
@@ -73,12 +75,15 @@ class Slicer:
             needs |= names(p for p in parts if p is not None)
         return stays
 
-    def _leaf(self, stmt: ir.Stmt, needs: set[int], kept: set[tuple[int, int]], storing: bool) -> bool:
+    def _leaf(self, stmt: ir.Stmt, needs: set[int], kept: set[tuple[int, int]], storing: bool, looped: bool) -> bool:
+        if isinstance(stmt, ir.Alias):  # a name that what stays may use; no reason to stay for anything around it
+            kept.add((stmt.span.start, stmt.span.end))
+            return False
         store = isinstance(stmt, ir.Do) and id(stmt.expr) in self._stores
         if store:
             stays = storing
         else:
-            jumps = isinstance(stmt, ir.Jump | ir.Alias)
+            jumps = isinstance(stmt, ir.Jump) and looped  # how often a loop that stays runs
             stays = jumps or bool(self._changed_by(stmt, (stmt,)) & needs)
         if stays:
             kept.add((stmt.span.start, stmt.span.end))

@@ -14,21 +14,21 @@ from tilewright.source import intrinsics, ir
 from tilewright.source.constants import Constants
 from tilewright.source.effects import short_name
 from tilewright.source.expr_types import Types
-from tilewright.source.kernel import Bump, KLoop, LoadStream, PassLoop, Refusal, SharedArray, StreamStore
+from tilewright.source.kernel import Bump, KLoop, LoadStream, PassLoop, Refusal, SharedArray, Slice, StreamStore
 from tilewright.source.kloop import KLoopFinder, Phases, statements
+from tilewright.source.landings import overlap
 from tilewright.source.loaded import LoadedValues
 from tilewright.source.loops import counter
-from tilewright.source.places import root
-from tilewright.source.rehearsal import Rehearsal, Rehearsed, overlap
+from tilewright.source.moving import Moving
+from tilewright.source.rehearsal import Rehearsal, Rehearsed
 from tilewright.source.slices import Slicer, names
 from tilewright.source.stream_fill import Fill
+from tilewright.source.tile_uses import STEPS, TileUses
 from tilewright.source.values import Values
 
 _SPEAKS = frozenset({"printf", "assert", "clock", "clock64", "__nanosleep"})
-_NOT_PLAIN_ASM = ("volatile", "acquire", "relaxed", "atom", "shared")
+_NOT_PLAIN_ASM = ("volatile", "acquire", "relaxed", "atom", "shared", "%clock", "%globaltimer")
 _BUILT_IN = "use a built-in scalar or vector type"
-_STEPS = ("++", "--", "p++", "p--")
-_TOGGLES = frozenset({"%", "&", "^"})
 
 
 class StreamReader:
@@ -74,17 +74,18 @@ class StreamReader:
         Args:
             bumps: every statement of the compute phase that advances a name from outside the K-loop.
         """
-        refused = self._closed(phases.load) or self._gather(phases.load, ())
+        refused = self._closed(phases.load) or self._waits(phases) or self._gather(phases.load, ())
         if refused is not None:
             return refused
         if not self._stores:
             what = "the load phase copies nothing into shared memory"
             return Refusal("no_k_loop", what, self._line(loop.stmt))
-        aiming = self._aiming(phases.load)
+        uses = TileUses(self._finder, self._types, phases, [(a, array) for _, a, array, _ in self._stores])
+        aiming = uses.aiming()
         if isinstance(aiming, Refusal):
             return aiming
         moved, both, refused = self._split(phases, bumps)
-        refused = refused or self._all_found(phases) or self._shared_reads(phases)
+        refused = refused or self._all_found(phases) or uses.reads() or self._by_other_names(phases, bumps)
         if refused is not None:
             return refused
         load = self._finder.effects(phases.load)
@@ -93,10 +94,11 @@ class StreamReader:
         slicer = Slicer(phases.load, self._collector, ids)
         compute = tuple(s for s in phases.compute if s not in {b.stmt for b in moved})
         used = names(compute) & (load.declared | carried)
-        for_compute = slicer.of(used, storing=False) if used else slicer.of(set(), storing=False)
+        for_compute = slicer.of(used, storing=False) if used else Slice(frozenset(), frozenset())
         refused = self._rebuilt(compute, used, for_compute.needs, carried, moved) if used else None
-        moving = self._moving(phases, loop, carried | {b.symbol for b in bumps})
-        refused = refused or self._same_places(phases, moving)
+        follow = Moving(self._finder, phases)
+        moving = follow.names(loop, carried | {b.symbol for b in bumps})
+        refused = refused or follow.places([(stmt, a) for stmt, a, _, _ in self._stores], moving)
         if refused is not None:
             return refused
         rehearsed = self._rehearse(phases.load, loop)
@@ -126,7 +128,7 @@ class StreamReader:
             match node:
                 case ir.OpaqueStmt(what=w) | ir.Opaque(what=w):
                     return self._no(f"the load phase holds {w}, which is not understood", node)
-                case ir.Call(callee=c) if short_name(c) in _SPEAKS:
+                case ir.Call(callee=c) if self._speaks(short_name(c), frozenset()):
                     return self._no(f"the load phase calls {c}, which must not be done twice", node)
                 case ir.Asm(code=code):
                     pieces = intrinsics.asm_instructions(code)
@@ -145,6 +147,18 @@ class StreamReader:
                 case ir.Jump(kind="goto" | "return"):
                     return self._no(f"the load phase leaves by `{node.kind}`", node)
         return None
+
+    def _waits(self, phases: Phases) -> Refusal | None:
+        load = self._finder.effects(phases.load)
+        spans = [*load.barriers, *(span for _, span in load.other_barriers)]
+        return self._no("the load phase waits for other threads on the way", ir.Stmt(spans[0])) if spans else None
+
+    def _speaks(self, name: str, seen: frozenset[str]) -> bool:
+        """Whether a call, or one that its function makes, does something that must happen once, and then."""
+        function = self._kernel.functions.get(name)
+        if name in _SPEAKS or function is None or name in seen:
+            return name in _SPEAKS
+        return any(self._speaks(c, seen | {name}) for c in function.effects.calls)
 
     def _is_volatile(self, symbol: int, depth: int) -> bool:
         one = self._symbols[symbol]
@@ -193,7 +207,7 @@ class StreamReader:
             return self._no(what, stmt, "write them out")
         for side in (assign.left, assign.right):
             for n in ir.walk(side):
-                changes = isinstance(n, ir.Assign) or (isinstance(n, ir.Unary) and n.op in _STEPS)
+                changes = isinstance(n, ir.Assign) or (isinstance(n, ir.Unary) and n.op in STEPS)
                 if changes or self._collector.collect([n] if isinstance(n, ir.Call) else []).writes:
                     return self._no("an expression that is stored, or where to, changes a variable on the way", n)
         if any(f.span.within for f in loops):
@@ -236,122 +250,22 @@ class StreamReader:
             (both if read else moved).extend(mine)
         return tuple(moved), tuple(both), None
 
-    def _shared_reads(self, phases: Phases) -> Refusal | None:
-        """Shared memory may be read only where the loop never writes it."""
-        load, compute = self._finder.effects(phases.load), self._finder.effects(phases.compute)
-        filled = {array for _, _, array, _ in self._stores}
-        late = {s.place.symbol for s in compute.stores if s.place.space in ("shared", "unknown")}
-        written = filled | load.stores_to_shared() | {s for s in late if s is not None}
-        holders, setting = self._pointers_into(phases.load)
-        allowed = {id(root(a.left)) for _, a, _, _ in self._stores} | setting
-        for stmt in phases.load:
-            for node in ir.walk(stmt):
-                if not isinstance(node, ir.Name) or node.symbol is None or id(node) in allowed:
-                    continue
-                array = self._symbols[node.symbol].kind == "shared"
-                at = self._behind(node)
-                if at is not None and at in written and not array:
-                    what = f"the load phase reads `{self._name(at)}` through `{node.id}`, which the loop writes"
-                    return Refusal("loop_carried_shared", what, self._line(node))
-                if node.symbol in written or node.symbol in holders or (array and None in late):
-                    who = "which it fills itself" if node.symbol in filled else "which the loop writes"
-                    what = f"the load phase reads or passes on `{node.id}`, {who}"
-                    return Refusal("loop_carried_shared", what, self._line(node))
-        return self._unknown_reads(phases, written)
-
-    def _behind(self, name: ir.Name) -> int | None:
-        """The shared array that a pointer or reference leads to."""
-        symbol = self._symbols[name.symbol] if name.symbol is not None else None
-        if symbol is None or not (symbol.pointers or symbol.reference):
-            return None
-        place = self._places.of(name) if symbol.reference else self._places.pointee(symbol)
-        return place.symbol if place.space == "shared" else None
-
-    def _unknown_reads(self, phases: Phases, written: set[int]) -> Refusal | None:
-        """A pointer whose target is not known may point into a tile, if the tile's address has been taken."""
-        inside = phases.stmt.body.span
-        taken = any(
-            isinstance(n, ir.Name) and n.symbol in written and not inside.start <= n.span.start < inside.end
-            for n in ir.walk(self._kernel.body)
-        )
-        targets = {id(a.left) for _, a, _, _ in self._stores}
-        for node in (n for s in phases.load for n in ir.walk(s)):
-            reads = isinstance(node, ir.Index | ir.Member) or (isinstance(node, ir.Unary) and node.op == "*")
-            if not reads or not isinstance(node, ir.Expr) or id(node) in targets:
+    def _by_other_names(self, phases: Phases, bumps: tuple[Bump, ...]) -> Refusal | None:
+        """What a stream advances as a copy must be named by its own name: another one still means the original."""
+        load = self._finder.effects(phases.load)
+        advanced = (load.writes - load.declared) | {b.symbol for b in bumps}
+        inside = {s.id for n in ir.walk(phases.stmt.body) if isinstance(n, ir.Declare) for s in n.symbols}
+        for node in (n for s in (*phases.load, *phases.compute) for n in ir.walk(s)):
+            symbol = self._symbols[node.symbol] if isinstance(node, ir.Name) and node.symbol is not None else None
+            if not isinstance(node, ir.Name) or symbol is None or symbol.id in inside:
                 continue
-            kind, place = self._types.of(node), self._places.of(node)
-            row = kind is not None and bool(kind.rank)
-            if not row and ((place.space == "unknown" and taken) or (place.space, place.symbol) == ("shared", None)):
-                return self._no("where a load reads from is not known: it may be a tile", node)
+            if not (symbol.reference or symbol.pointers):
+                continue
+            place = self._places.of(node) if symbol.reference else self._places.pointee(symbol)
+            if place.space == "local" and place.symbol in advanced and place.symbol != symbol.id:
+                what = f"`{symbol.name}` is another name of `{self._name(place.symbol)}`, which the loads change"
+                return self._no(what, node, "use one name")
         return None
-
-    def _aiming(self, body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...] | Refusal:
-        """The statements that aim pointers into the tiles, where they do nothing else."""
-        pointers, _ = self._pointers_into(body)
-        out: list[ir.Stmt] = []
-        stack: list[ir.Stmt] = list(body) if pointers else []
-        while stack:
-            stmt = stack.pop()
-            match stmt:
-                case ir.Block(body=inner):
-                    stack += inner
-                    continue
-                case ir.If(condition=c, then=a, otherwise=b):
-                    stack += [a] if b is None else [a, b]
-                    parts: tuple[ir.Stmt | ir.Expr | None, ...] = (c,)
-                case ir.For(init=i, condition=c, update=u, body=b):
-                    stack.append(b)
-                    parts = (i, c, u)
-                case ir.While(condition=c, body=b):
-                    stack.append(b)
-                    parts = (c,)
-                case _:
-                    parts = (stmt,)
-            effects = self._collector.collect([x for x in parts if x is not None])
-            changed = effects.writes | effects.declared
-            if not changed & pointers:
-                continue
-            if parts != (stmt,) or changed - pointers or stmt.span.within:
-                what = "a pointer into a tile is set together with something else"
-                return self._no(what, stmt, "set it in a statement of its own")
-            out.append(stmt)
-        return tuple(out)
-
-    def _pointers_into(self, body: tuple[ir.Stmt, ...]) -> tuple[set[int], set[int]]:
-        """Local pointers and references into shared memory, and the names that stand where such a one is set."""
-        pointers: set[int] = set()
-        setting: set[int] = set()
-        for node in (n for s in body for n in ir.walk(s)):
-            pairs: list[tuple[ir.Symbol, ir.Expr | None, list[ir.Name]]] = []
-            if isinstance(node, ir.Declare):
-                pairs = [(s, s.init, []) for s in node.symbols]
-            elif isinstance(node, ir.Assign) and isinstance(node.left, ir.Name) and node.left.symbol is not None:
-                pairs = [(self._symbols[node.left.symbol], node.right, [node.left])]
-            elif isinstance(node, ir.Unary) and node.op in _STEPS and isinstance(name := node.operand, ir.Name):
-                pairs = [(self._symbols[name.symbol], None, [name])] if name.symbol is not None else []
-            for symbol, value, also in pairs:
-                itself = ir.Name(symbol.span, symbol.name, symbol.id)
-                place = self._places.of(itself) if symbol.reference else self._places.pointee(symbol)
-                if not (symbol.reference or symbol.pointers) or place.space != "shared":
-                    continue
-                pointers.add(symbol.id)
-                setting |= {id(n) for n in also}
-                if value is not None and not self._reads_place(value):
-                    setting |= {id(n) for n in ir.walk(value) if isinstance(n, ir.Name)}
-        return pointers, setting
-
-    def _reads_place(self, value: ir.Expr) -> bool:
-        """Whether an address is computed from what lies in shared memory."""
-        match value:
-            case ir.Unary(op="&", operand=x):
-                return any(self._reads_place(i) for i in _subscripts(x))
-            case ir.Index() | ir.Unary(op="*") | ir.Member():
-                kind = self._types.of(value)
-                row = kind is not None and bool(kind.rank)
-                if row:
-                    return any(self._reads_place(i) for i in _subscripts(value))
-                return self._places.of(value).space in ("shared", "unknown")
-        return any(self._reads_place(c) for c in ir.children(value) if isinstance(c, ir.Expr))
 
     def _rebuilt(
         self,
@@ -379,90 +293,6 @@ class StreamReader:
         """Where the statements name one of the symbols first."""
         uses = (n for s in stmts for n in ir.walk(s) if isinstance(n, ir.Name) and n.symbol in symbols)
         return min(uses, key=lambda n: n.span.start, default=stmts[0])
-
-    def _moving(self, phases: Phases, loop: KLoop, changed: Iterable[int]) -> set[int]:
-        """Names whose value may differ from one tile to the next."""
-        found = ({loop.var.id} | set(changed)) - self._set_first(phases.load)
-        size = -1
-        while size != len(found):
-            size = len(found)
-            for stmt in phases.load:
-                self._spread(stmt, found, None)
-        return found
-
-    def _spread(self, stmt: ir.Stmt, found: set[int], own: set[int] | None) -> None:
-        """Add what a statement makes differ.
-
-        Args:
-            own: names declared under the innermost condition that may come out differently, which end with it; None
-                where there is no such condition around the statement.
-        """
-        match stmt:
-            case ir.Block(body=body):
-                for s in body:
-                    self._spread(s, found, own)
-            case ir.If(condition=c, then=a, otherwise=b):
-                self._spread(ir.Do(c.span, c), found, own)
-                inner = set() if names([c]) & found else own
-                for branch in (a, b):
-                    if branch is not None:
-                        self._spread(branch, found, inner)
-            case ir.For(init=i, condition=c, update=u, body=b):
-                for part in (i, c, u):
-                    if part is not None:
-                        self._spread(part if isinstance(part, ir.Stmt) else ir.Do(part.span, part), found, own)
-                differs = names(x for x in (i, c, u) if x is not None) & found
-                self._spread(b, found, set() if differs else own)
-            case ir.While(condition=c, body=b):
-                self._spread(ir.Do(c.span, c), found, own)
-                self._spread(b, found, set() if names([c]) & found else own)
-            case ir.Declare(symbols=symbols):
-                if own is not None:
-                    own |= {s.id for s in symbols}
-                found |= {s.id for s in symbols if s.init is not None and names([s.init]) & found}
-                self._written(stmt, found, own)
-            case _:
-                self._written(stmt, found, own)
-
-    def _written(self, stmt: ir.Stmt, found: set[int], own: set[int] | None) -> None:
-        writes = self._collector.collect([stmt]).writes
-        if names([stmt]) & found:
-            found |= writes
-        elif own is not None:
-            found |= writes - own
-
-    def _set_first(self, body: tuple[ir.Stmt, ...]) -> set[int]:
-        """Names that the load phase sets anew in every iteration, before anything in it looks at them."""
-        seen: set[int] = set()
-        fresh: set[int] = set()
-        for stmt in body:
-            match stmt:
-                case ir.Do(expr=ir.Assign(op="=", left=ir.Name(symbol=int(s)), right=value)) if (
-                    s not in seen and s not in names([value]) and not self._symbols[s].dims
-                ):
-                    fresh.add(s)
-            seen |= names([stmt])
-        return fresh
-
-    def _same_places(self, phases: Phases, moving: set[int]) -> Refusal | None:
-        """Every tile must fill the same places: what an earlier tile left behind would be in another stage."""
-        for stmt, assign, _, _ in self._stores:
-            found = sorted(names([assign.left]) & moving)
-            if found:
-                what = f"where a tile is stored depends on `{self._name(found[0])}`, which changes from tile to tile"
-                inits = [self._symbols[s].init for s in found]
-                nodes = [assign.left, *(i for i in inits if i is not None)]
-                ring = any(isinstance(n, ir.Binary) and n.op in _TOGGLES for e in nodes for n in ir.walk(e))
-                ring |= any(
-                    isinstance(n, ir.Assign) and n.op == "^=" and names([n.left]) & set(found)
-                    for s in (*phases.load, *phases.compute)
-                    for n in ir.walk(s)
-                )
-                if ring:
-                    hint = "`tilewright prove` says whether its copies overlap"
-                    return Refusal("already_pipelined", f"{what}: a ring by hand", self._line(stmt), hint)
-                return Refusal("loop_carried_shared", f"{what}: earlier tiles stay in use", self._line(stmt))
-        return None
 
     # -- stores and loops ---------------------------------------------------------------------------------
     def _normal(self, expr: ir.Expr) -> bytes:
@@ -537,6 +367,11 @@ class StreamReader:
         written = self._collector.collect([loop.body]).writes
         hidden = first.span.within or (step.span.within and not isinstance(step, ir.Number))
         by = self._constants.evaluate(step)
+        # Where a pass is named, its counter must mean what it means in the header.
+        meant = {var.name} | {self._name(n) for n in names([first, step])}
+        inner = {s.name for n in ir.walk(loop.body) if isinstance(n, ir.Declare) for s in n.symbols}
+        if meant & inner:
+            return unknown
         if hidden or written & ({var.id} | names([first, step])) or (by is not None and by <= 0):
             return unknown
         trips = rehearsed.trips.get(loop.span.start)
@@ -565,15 +400,3 @@ class StreamReader:
                 line = self._line(self._stores[bad][0])
                 return Refusal("not_understood", what, line, "the ldg variants keep the order")
         return None
-
-
-def _subscripts(expr: ir.Expr) -> list[ir.Expr]:
-    """The index expressions on the way to the object that an address names."""
-    match expr:
-        case ir.Index(base=b, index=i):
-            return [i, *_subscripts(b)]
-        case ir.Member(base=b) | ir.Cast(operand=b):
-            return _subscripts(b)
-        case ir.Unary(op="*", operand=x):
-            return [x]
-    return []
