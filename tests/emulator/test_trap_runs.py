@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from trap_bench import SINGLE, VARIANTS, bench
-from trap_kernels import MATH, PARAMS, SIDECAR, gemm, line_of
-
-from tilewright.source.kernel import Refusal
+from trap_bench import ANYWHERE, bench
+from trap_kernels import MATH, PARAMS, gemm
 
 RAGGED = {"M": 19, "N": 11, "K": 37}
 RESTRICT = PARAMS.replace("*", "* __restrict__ ")
@@ -113,52 +111,6 @@ def test_every_variant_has_the_bits_of_its_baseline(name: str, tmp_path: Path) -
     one = bench(tmp_path, ACCEPTED[name])
     assert len(one.kernel.staged) == STAGED.get(name, 2)
     sizes = [RAGGED, {**RAGGED, "K": 0}] if "in a loop" in name or "front" in name else [RAGGED]
-    for variant in VARIANTS:
+    for variant in ANYWHERE:
         for size in sizes:
             one.same(variant, size)
-
-
-ONE_BUFFER = {
-    "prepared in front": gemm(
-        before="As[ty][tx] = 1.0f;\n    __syncthreads();",
-        load="if (k0 + tx < K) As[ty][tx] = A[k0 + tx];\n        "
-        + "Bs[ty][tx] = (k0 + ty < K && col < N) ? B[(k0 + ty) * N + col] : 0.0f;",
-    ),
-    "prepared in front, and padded": gemm(before="As[ty][T] = 1.0f;", compute="{0}\n        sum += As[tx][T];").replace(
-        "float As[T][T]", "float As[T][T + 1]"
-    ),
-    "an address from in front": gemm(
-        before="const float* mine = &As[ty][0];",
-        compute="for (int k = 0; k < T; ++k) sum += mine[k] * Bs[k][tx];",
-    ),
-    "a number from in front": gemm(
-        before="const unsigned at = (unsigned)__cvta_generic_to_shared(&As[ty][0]);",
-        compute="for (int k = 0; k < T; ++k) {\n            float x;\n"
-        '            asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at + 4 * k));\n'
-        "            sum += x * Bs[k][tx];\n        }",
-    ),
-    "used behind the outer loop": gemm(loop=TWICE, after="}\n    sum += As[tx][ty];"),
-    "named by a macro behind": gemm(file="#define A_(i, j) As[i][j]", after="sum += A_(tx, ty);"),
-}
-
-
-@pytest.mark.parametrize("name", ONE_BUFFER)
-def test_arrays_that_must_stay_in_place_do(name: str, tmp_path: Path) -> None:
-    one = bench(tmp_path, ONE_BUFFER[name])
-    for variant in VARIANTS:
-        if variant in SINGLE:
-            one.same(variant, RAGGED)
-        else:
-            assert one.refused(variant).code == "loop_carried_shared", variant
-
-
-def test_no_alias_of_the_sidecar_is_believed_and_said(tmp_path: Path) -> None:
-    text = gemm(compute="{0}\n        if (row < M && col < N) C[row * N + col] = sum;")
-    plain = bench(tmp_path, text)
-    assert isinstance(plain.found, Refusal)
-    assert (plain.found.code, plain.found.line) == ("may_alias", line_of(text, "        if (row < M && col < N)"))
-    assert "no_alias = true" in plain.found.hint
-    said = bench(tmp_path, text, SIDECAR + "[assume]\nno_alias = true\n")
-    assert any("no_alias" in a and "`C`" in a for a in said.kernel.assumptions)
-    for variant in VARIANTS:
-        said.same(variant, RAGGED)

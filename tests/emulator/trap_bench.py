@@ -17,7 +17,7 @@ from tilewright.launch.bind import LaunchChange, bind
 from tilewright.launch.executor import Program
 from tilewright.launch.inputs import make_inputs
 from tilewright.launch.sidecar import load_sidecar
-from tilewright.rewrite import cp_async, ldg
+from tilewright.rewrite import bulk, cp_async, ldg
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.settings import Settings
 from tilewright.source.kernel import Refusal, TiledKernel
@@ -36,8 +36,10 @@ VARIANTS = {
     "ldg_early": lambda k: ldg.rewrite(k, False, LIMIT, EARLY),
     "ldg_single": lambda k: ldg.rewrite(k, True, LIMIT),
     "cp_async3": lambda k: cp_async.rewrite(k, 3, LIMIT),
+    "bulk2": lambda k: bulk.rewrite(k, 2, LIMIT),
 }
 SINGLE = ("ldg_single",)
+ANYWHERE = ("ldg", "ldg_early", "ldg_single", "cp_async3")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Bench:
     opened: Opened
     found: TiledKernel | Refusal
     schedules: tuple[Schedule, ...] = ("warp_serial",)
+    arch: str = ARCH
 
     @property
     def kernel(self) -> TiledKernel:
@@ -87,7 +90,7 @@ class Bench:
                 if buffer.name not in given:
                     count = buffer.storage_elements * buffer.dtype.item_bytes
                     given[buffer.name] = np.full(count, 255, np.uint8).view(buffer.dtype.numpy())
-            executor = EmulatorExecutor(ARCH, EmulatorOptions(schedule=schedule, max_seconds=60.0), "trap.cu")
+            executor = EmulatorExecutor(self.arch, EmulatorOptions(schedule=schedule, max_seconds=60.0), "trap.cu")
             result, _ = executor.run_counted(program, launch, given)
             assert not result.error, result.error
             hazards |= {h.kind for h in result.hazards}
@@ -112,10 +115,10 @@ class Bench:
         return self.run(None, dict(sizes))
 
 
-def bench(folder: Path, text: str, sidecar: str = SIDECAR) -> Bench:
+def bench(folder: Path, text: str, sidecar: str = SIDECAR, arch: str = ARCH) -> Bench:
     path = folder / "trap.cu"
     path.write_text(text)
     (folder / "trap.toml").write_text(sidecar)
     spec = load_sidecar(folder / "trap.toml")
-    opened = open_file(path.read_bytes(), path, None, spec, ARCH, Settings(cache_dir=folder / "cache"), True)
-    return Bench(opened, understand(opened.kernel, opened.block, opened.shared_bytes, opened.no_alias))
+    opened = open_file(path.read_bytes(), path, None, spec, arch, Settings(cache_dir=folder / "cache"), True)
+    return Bench(opened, understand(opened.kernel, opened.block, opened.shared_bytes, opened.no_alias), arch=arch)
