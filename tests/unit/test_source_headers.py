@@ -184,3 +184,29 @@ def test_two_thousand_lines_are_opened_in_a_fraction_of_a_second() -> None:
         taken.append(time.perf_counter() - start)
     assert min(taken) < 1.0
     assert set(kernel.functions) == {"helper_30"}
+
+
+@pytest.mark.parametrize(
+    ("before", "inside", "behind", "body"),
+    [
+        ("", "#define V 2\n", "#undef V\n", "2"),
+        ("#define V 1\n#undef V\n", "#define V 2\n", "#undef V\n}\n#define V 3\nvoid g() {\n", "2"),
+        ("#define V 1\n#undef V\n#define V 2\n", "", "#undef V\n", "2"),
+        ("#define V 1\n", "#define V 2\n", "", None),
+        ("#define V 1\n", "#undef V\n#define V 2\n", "", None),
+        ("", "#define V 1\n#undef V\n#define V 2\n", "#undef V\n", None),
+        ("#ifdef X\n#define V 1\n#else\n#define V 3\n#endif\n", "", "", None),
+        ("#ifdef X\n#define V 1\n#endif\n", "#define V 2\n", "#undef V\n", None),
+    ],
+)
+def test_a_macro_of_one_kernel_has_one_meaning_there(before: str, inside: str, behind: str, body: str | None) -> None:
+    kernel = opened(f"{before}__global__ void k(float *p) {{\n{inside}  p[V] = 0;\n{behind}}}\n")
+    found = kernel.source.macros["V"]
+    assert (found.body if found.settled else None) == body
+    assert kernel.errors == () or body is None
+
+
+def test_a_macro_that_is_undefined_in_front_is_none() -> None:
+    kernel = opened("#define V 1\n#undef V\n__global__ void k(float *p, int V) { p[V] = 0; }\n#define V 2\n")
+    assert "V" not in kernel.source.macros
+    assert kernel.errors == ()

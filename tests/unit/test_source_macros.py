@@ -56,9 +56,9 @@ def test_only_the_use_as_a_whole_can_be_quoted() -> None:
 @pytest.mark.parametrize(
     "macros",
     [
-        "#define N f(1)\n#undef N\n#define N f(2)",
+        "#define N f(1)\n#ifdef X\n#undef N\n#define N f(2)\n#endif",
         "#if X\n#define N f(1)\n#else\n#define N f(2)\n#endif",
-        "#define N f(1)\n#undef N",
+        "#define N f(1)\n#if X\n#undef N\n#endif",
     ],
 )
 def test_a_macro_of_several_definitions_is_not_understood(macros: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from tilewright.source.conditionals import conditionals
 
@@ -95,14 +96,43 @@ def macros(*texts: bytes) -> dict[str, Macro]:
         for m in _DEFINE.finditer(bare):
             if seen.at(m.start()) == "skipped":
                 continue
-            name = m[1]
-            params = tuple(p.strip() for p in m[3].split(",") if p.strip()) if m[2] is not None else None
-            body = re.sub(r"\\\r?\n", " ", m[4]).strip().encode("latin-1").decode(errors="replace")
-            before = found.get(name)
-            same = before is None or (before.settled and (before.params, before.body) == (params, body))
+            one = _macro(m)
+            before = found.get(one.name)
+            same = before is None or (before.settled and (before.params, before.body) == (one.params, one.body))
             doubtful = seen.at(m.start()) == "unknown" and (before is None or before.conditional)
-            found[name] = Macro(name, params, body, m.start(), same, doubtful)
+            found[one.name] = replace(one, settled=same, conditional=doubtful)
     return {n: replace(m, settled=m.settled and n not in undefined) for n, m in found.items()}
+
+
+def in_effect(text: bytes, name: str, start: int, end: int) -> Macro | Literal["unknown"] | None:
+    """What a macro that is defined several times means in one part of a file; None where nothing is defined there.
+
+    The part may undefine it behind its uses; it may define it, once, where nothing was defined in front.
+    """
+    plain = without_comments(text)
+    seen, bare = conditionals(plain), plain.decode("latin-1")
+    found: list[tuple[int, Macro | None]] = []
+    for m in (*_DEFINE.finditer(bare), *_UNDEF.finditer(bare)):
+        state = seen.at(m.start())
+        if m[1] == name and state == "unknown":
+            return "unknown"
+        if m[1] == name and state == "seen":
+            found.append((m.start(), _macro(m) if m.re is _DEFINE else None))
+    found.sort(key=lambda event: event[0])
+    before = [macro for at, macro in found if at < start]
+    inside = [macro for at, macro in found if start <= at < end]
+    now = before[-1] if before else None
+    if not inside or inside == [None]:  # undefined behind its uses, or nothing would compile
+        return now
+    if now is None and inside[0] is not None and inside[1:] in ([], [None]):
+        return inside[0]
+    return "unknown"
+
+
+def _macro(m: re.Match[str]) -> Macro:
+    params = tuple(p.strip() for p in m[3].split(",") if p.strip()) if m[2] is not None else None
+    body = re.sub(r"\\\r?\n", " ", m[4]).strip().encode("latin-1").decode(errors="replace")
+    return Macro(m[1], params, body, m.start())
 
 
 def expand(macro: Macro, args: tuple[str, ...]) -> str | None:

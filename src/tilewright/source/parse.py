@@ -161,7 +161,7 @@ class KernelConverter(ExpressionConverter):
             return result
         if node.type in _ALIASES:
             return ir.Alias(self._span(node))
-        if node.type in _IGNORED:
+        if node.type in _IGNORED or (_is_definition(node) and not _in_loop(node)):
             return ir.Nothing(self._span(node))
         what = "preprocessor lines" if node.type.startswith("preproc") else f"a {node.type.replace('_', ' ')}"
         return ir.OpaqueStmt(self._span(node), what)
@@ -313,3 +313,17 @@ def _plain_value(value: Node, type_text: str) -> Node:
 def _is_scalar(type_text: str) -> bool:
     """Whether a type is one of the language's own: braces around its value say nothing more."""
     return int_kind(type_text) is not None or plain(type_text) in ("float", "double")
+
+
+def _is_definition(node: Node) -> bool:
+    """``#define`` and ``#undef``: what they do is known where macros are used."""
+    undefines = node.type == "preproc_call" and text(node).lstrip("# \t").startswith("undef")
+    return undefines or node.type in ("preproc_def", "preproc_function_def")
+
+
+def _in_loop(node: Node) -> bool:
+    """Whether a node stands in a loop, where the text around it may be moved."""
+    at = node.parent
+    while at is not None and at.type not in ("for_statement", "while_statement", "do_statement"):
+        at = at.parent
+    return at is not None

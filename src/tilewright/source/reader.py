@@ -181,6 +181,7 @@ class OpenKernel:
         functions: what the functions do that the kernel may call, by name.
         definitions: every definition of those functions, in the file and its headers.
         given: template arguments and ``-D`` definitions that are integers.
+        worth: those of the functions that have one definition; what a call is worth may follow from its arguments.
     """
 
     source: KernelSource
@@ -193,6 +194,7 @@ class OpenKernel:
     errors: tuple[tuple[str, ir.Span], ...]
     given: dict[str, int]
     definitions: dict[str, tuple[Definition, ...]] = field(default_factory=dict)
+    worth: dict[str, Evaluable] = field(default_factory=dict)
 
 
 def open_kernel(source: KernelSource, function: KernelFunction, values: Mapping[str, int]) -> OpenKernel:
@@ -201,6 +203,7 @@ def open_kernel(source: KernelSource, function: KernelFunction, values: Mapping[
     root = source.root or parser.parse(lexical.mask(source.text).text).root_node
     roots = [*(h.root for h in source.headers), root]
     found = definitions(root, source.text, source.seen, source.headers, source.macros)
+    source = replace(source, macros=_macros_at(source, function))
     macros = {
         n: replace(m, settled=False) if m.conditional and (n in found or is_known(n)) else m
         for n, m in source.macros.items()
@@ -213,7 +216,9 @@ def open_kernel(source: KernelSource, function: KernelFunction, values: Mapping[
     named: dict[str, file_names.Constant] = {}
     for one in roots:
         named.update(file_names.constants(one, parser, macros))
-    constants = Constants(values, named, parsed.symbols, source.aliases, _evaluable(wanted, converted))
+    worth = _evaluable(wanted, converted)
+    constexpr = {n: f for n, f in worth.items() if has_qualifier(wanted[n][0].node, "constexpr")}
+    constants = Constants(values, named, parsed.symbols, source.aliases, constexpr)
     constants.used |= parsed.macros_used
     return OpenKernel(
         source,
@@ -226,16 +231,33 @@ def open_kernel(source: KernelSource, function: KernelFunction, values: Mapping[
         parsed.errors,
         dict(values),
         wanted,
+        worth,
     )
+
+
+def _macros_at(source: KernelSource, function: KernelFunction) -> dict[str, lexical.Macro]:
+    """The macros as one kernel sees them: those that are defined for it and undefined behind it have one meaning."""
+    out = dict(source.macros)
+    text = source.text[function.span.start : function.span.end]
+    for name, macro in source.macros.items():
+        word = name.encode()
+        if macro.settled or word not in text or any(word in h.text for h in source.headers):
+            continue
+        now = lexical.in_effect(source.text, name, function.span.start, function.span.end)
+        if now is None:
+            del out[name]
+        elif now != "unknown":
+            out[name] = now
+    return out
 
 
 def _evaluable(
     wanted: Mapping[str, Sequence[Definition]], converted: Mapping[str, Sequence[ParsedKernel]]
 ) -> dict[str, Evaluable]:
-    """The ``constexpr`` functions whose name has one definition: what calls of them are worth can be worked out."""
+    """The functions whose name has one definition: what calls of them are worth can be worked out."""
     out = {}
     for name, some in wanted.items():
-        if len(some) == 1 and some[0].settled and has_qualifier(some[0].node, "constexpr"):
+        if len(some) == 1 and some[0].settled:
             returns = some[0].node.child_by_field_name("type")
             stars = some[0].node.child_by_field_name("declarator") != function_declarator(some[0].node)
             if returns is not None and not stars:
