@@ -119,6 +119,23 @@ REFUSED = {
         "not_understood",
         "As[ty][n++]",
     ),
+    "another name of what is advanced": Bad(
+        gemm(
+            before="int at = 0;\n    int &same = at;",
+            load=f"{LOCAL.replace('k0 + tx]', 'k0 + tx + 0 * same]')}\n        at += 1;",
+        ),
+        "not_understood",
+        "float v =",
+    ),
+    "a pointer to what is advanced": Bad(
+        gemm(
+            before="int at = 0;\n    const int *same = &at;",
+            load=LOCAL,
+            compute=f"{MATH}\n        sum += *same;\n        at += 1;",
+        ),
+        "not_understood",
+        "sum += *same",
+    ),
     "a `while` loop that stores": Bad(
         gemm(
             load=f"int i = tx;\n        while (i < T) {{\n            As[ty][i] = A[min(row * K + k0 + i, M * K - 1)];\n            i += T;\n        }}\n        {LOAD_B}"
@@ -141,6 +158,27 @@ def test_it_is_refused(name: str) -> None:
 def test_what_the_emulator_runs_is_read(name: str) -> None:
     text = {**ALL, **REGISTERS, **SINGLE}[name]
     assert isinstance(read(text, BLOCK), TiledKernel)
+
+
+def test_a_counter_that_is_shadowed_is_no_index() -> None:
+    text = gemm(
+        load="if (ty < 8) {\n            for (int i = 0; i < 2; ++i) {\n                const int r = ty + 8 * i;\n"
+        f"                {{\n                    const int i = tx;\n                    As[r][i] = A[min(r * K + k0 + i, M * K - 1)];\n                }}\n            }}\n        }}\n        {LOAD_B}"
+    )
+    kernel = read(text, BLOCK)
+    assert isinstance(kernel, TiledKernel)
+    found = {name: rewrite(kernel, Remedy()) for name, rewrite in REWRITERS.items()}
+    assert {n for n, r in found.items() if isinstance(r, RewrittenSource)} == {"cp_async"}
+
+
+def test_a_condition_that_counts_is_asked_in_the_stores_too() -> None:
+    load = f"int n = ty;\n        if (n++ < M) As[ty][tx] = A[min(row * K + k0 + tx, M * K - 1)];\n        else As[ty][tx] = 0.0f;\n        Bs[n - 1][tx] = {VALUE.replace('row < M', 'k0 + ty < K').replace('A[row * K + k0 + tx]', 'B[(k0 + ty) * N + min(col, N - 1)]')};"
+    kernel = read(gemm(load=load), BLOCK)
+    assert isinstance(kernel, TiledKernel)
+    out = REWRITERS["ldg"](kernel, Remedy())
+    assert isinstance(out, RewrittenSource)
+    stores = out.text[out.text.index("auto store_tile") : out.text.index("// Prologue")]
+    assert "n++ < M" in stores
 
 
 def test_the_compute_phase_gets_its_own_copies() -> None:

@@ -37,6 +37,10 @@ ALL = {
         load="const bool inside = row < M && k0 + tx < K;\n        if (inside) {\n            const int at = row * K + k0;\n"
         f"            As[ty][tx] = A[at + tx];\n        }} else {{\n            As[ty][tx] = 0.0f;\n        }}\n        {LOAD_B}",
     ),
+    "both sides of an if, by other names": gemm(
+        load="if (row < M && k0 + tx < K) {\n            const int c = tx;\n            As[ty][c] = A[row * K + k0 + c];\n"
+        f"        }} else {{\n            As[ty][tx] = 0.0f;\n        }}\n        {LOAD_B}",
+    ),
     "a local set on both sides": gemm(
         load="float v;\n        if (row < M && k0 + tx < K) v = A[row * K + k0 + tx];\n        else v = 0.0f;\n"
         f"        As[ty][tx] = v;\n        {LOAD_B}",

@@ -47,6 +47,23 @@ def overlap(landings: list[Landing], widths: Mapping[int, int]) -> int | None:
     return None
 
 
+def complete(landings: list[Landing], widths: Mapping[int, int]) -> bool:
+    """Whether every thread stores to the same bytes, however the conditions come out that are not known."""
+    if any(x.again or x.offsets is None for x in landings):
+        return False
+    asked = {key for x in landings for key, _ in x.sides}
+    return all(_bytes_of(landings, widths, k, True) == _bytes_of(landings, widths, k, False) for k in asked)
+
+
+def _bytes_of(landings: list[Landing], widths: Mapping[int, int], key: int, side: bool) -> set[tuple[int, int, int]]:
+    """(thread, first byte, bytes) of what stands on one side of a condition."""
+    out: set[tuple[int, int, int]] = set()
+    for x in landings:
+        if (key, side) in x.sides and x.offsets is not None:
+            out |= {(int(t), int(x.offsets[t]), widths[x.store]) for t in np.flatnonzero(x.mask)}
+    return out
+
+
 def _apart(landings: list[Landing], widths: Mapping[int, int]) -> bool:
     """Whether no two landings overlap for any thread, conditions left aside: sorted by offset, each ends in time."""
     if any(x.offsets is None for x in landings):

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from tilewright.source import intrinsics, ir
+from tilewright.source import ir
+from tilewright.source.closed import Closed
 from tilewright.source.constants import Constants
-from tilewright.source.effects import short_name
 from tilewright.source.expr_types import Types
 from tilewright.source.kernel import Bump, KLoop, LoadStream, PassLoop, Refusal, SharedArray, Slice, StreamStore
 from tilewright.source.kloop import KLoopFinder, Phases, statements
-from tilewright.source.landings import overlap
+from tilewright.source.landings import complete, overlap
 from tilewright.source.loaded import LoadedValues
 from tilewright.source.loops import counter
 from tilewright.source.moving import Moving
@@ -26,8 +26,6 @@ from tilewright.source.stream_fill import Fill
 from tilewright.source.tile_uses import STEPS, TileUses
 from tilewright.source.values import Values
 
-_SPEAKS = frozenset({"printf", "assert", "clock", "clock64", "__nanosleep"})
-_NOT_PLAIN_ASM = ("volatile", "acquire", "relaxed", "atom", "shared", "%clock", "%globaltimer")
 _BUILT_IN = "use a built-in scalar or vector type"
 
 
@@ -74,7 +72,7 @@ class StreamReader:
         Args:
             bumps: every statement of the compute phase that advances a name from outside the K-loop.
         """
-        refused = self._closed(phases.load) or self._waits(phases) or self._gather(phases.load, ())
+        refused = Closed(self._finder, phases).refusal() or self._gather(phases.load, ())
         if refused is not None:
             return refused
         if not self._stores:
@@ -116,63 +114,12 @@ class StreamReader:
             slicer.of(set(), storing=True),
             for_compute,
             aiming,
-            fill.judge(phases.load),
+            None if complete(rehearsed.landings, self._widths()) else fill.judge(phases.load),
             values.registers,
         )
         return stream, moved, self._unordered(rehearsed)
 
-    # -- what the load phase may hold -----------------------------------------------------------------
-    def _closed(self, body: tuple[ir.Stmt, ...]) -> Refusal | None:
-        """Running the text twice, or at another time, must change nothing but its own locals and the tiles."""
-        for node in (n for s in body for n in ir.walk(s)):
-            match node:
-                case ir.OpaqueStmt(what=w) | ir.Opaque(what=w):
-                    return self._no(f"the load phase holds {w}, which is not understood", node)
-                case ir.Call(callee=c) if self._speaks(short_name(c), frozenset()):
-                    return self._no(f"the load phase calls {c}, which must not be done twice", node)
-                case ir.Asm(code=code):
-                    pieces = intrinsics.asm_instructions(code)
-                    plain = all(intrinsics.asm_kind(p) in ("loads", "values") for p in pieces)
-                    if not plain or any(w in code for w in _NOT_PLAIN_ASM):
-                        return self._no("the load phase holds inline PTX that does more than load or compute", node)
-                case ir.Cast(type_text=t) if "volatile" in t:
-                    return self._no("a volatile access must not move", node)
-                case ir.Name(symbol=int(s)) if self._is_volatile(s, 0):
-                    return self._no(f"`{self._name(s)}` is volatile: its accesses must not move", node)
-                case ir.Declare(symbols=symbols):
-                    for one in symbols:
-                        words = one.type_text.split()
-                        if "static" in words or "volatile" in words or one.kind == "shared":
-                            return self._no(f"`{one.name}` is volatile, static or shared", node)
-                case ir.Jump(kind="goto" | "return"):
-                    return self._no(f"the load phase leaves by `{node.kind}`", node)
-        return None
-
-    def _waits(self, phases: Phases) -> Refusal | None:
-        load = self._finder.effects(phases.load)
-        spans = [*load.barriers, *(span for _, span in load.other_barriers)]
-        return self._no("the load phase waits for other threads on the way", ir.Stmt(spans[0])) if spans else None
-
-    def _speaks(self, name: str, seen: frozenset[str]) -> bool:
-        """Whether a call, or one that its function makes, does something that must happen once, and then."""
-        function = self._kernel.functions.get(name)
-        if name in _SPEAKS or function is None or name in seen:
-            return name in _SPEAKS
-        return any(self._speaks(c, seen | {name}) for c in function.effects.calls)
-
-    def _is_volatile(self, symbol: int, depth: int) -> bool:
-        one = self._symbols[symbol]
-        if "volatile" in one.type_text.split():
-            return True
-        if one.init is None or depth > 8 or not (one.pointers or one.reference):
-            return False
-        for n in ir.walk(one.init):
-            if isinstance(n, ir.Cast) and "volatile" in n.type_text:
-                return True
-            if isinstance(n, ir.Name) and n.symbol is not None and self._is_volatile(n.symbol, depth + 1):
-                return True
-        return False
-
+    # -- where it stores ----------------------------------------------------------------------------------
     def _gather(self, stmts: Iterable[ir.Stmt], loops: tuple[ir.For, ...]) -> Refusal | None:
         """Find the stores, with the loops around them."""
         for stmt in stmts:
@@ -389,12 +336,14 @@ class StreamReader:
             most = self._passes(loop)
         return PassLoop(loop, var, first, step, most, True) if steady else unknown
 
+    def _widths(self) -> dict[int, int]:
+        return {n: self._types.bytes_of(a.left) or 1 << 30 for n, (_, a, _, _) in enumerate(self._stores)}
+
     def _unordered(self, rehearsed: Rehearsed) -> Refusal | None:
         """Two stores of one thread that may touch the same bytes must keep their order."""
-        widths = {n: self._types.bytes_of(a.left) or 1 << 30 for n, (_, a, _, _) in enumerate(self._stores)}
         for array in {a for _, _, a, _ in self._stores}:
             own = [x for x in rehearsed.landings if self._stores[x.store][2] == array]
-            bad = overlap(own, widths)
+            bad = overlap(own, self._widths())
             if bad is not None:
                 what = "two copies of a tile may touch the same bytes, and asynchronous copies land in any order"
                 line = self._line(self._stores[bad][0])
