@@ -29,6 +29,8 @@ MATH = {
 }
 IN_FLIGHT = {"ldg": 1, "ldg_single": 1, "cp_async2": 1, "cp_async3": 2, "cp_async4": 3}
 
+NAMED = ("ldg", "ldg_single", "cp_async")
+
 Run = Callable[[str, str], Receipt]
 
 
@@ -37,7 +39,7 @@ def receipt_of(tmp_path_factory: pytest.TempPathFactory) -> Run:
     settings = Settings(cache_dir=tmp_path_factory.mktemp("cache"))
 
     def run(name: str, arch: str) -> Receipt:
-        return pipeline(EXAMPLES / f"{name}.cu", arch=arch, settings=settings, run=False).receipt
+        return pipeline(EXAMPLES / f"{name}.cu", arch=arch, variants=NAMED, settings=settings, run=False).receipt
 
     return run
 
@@ -76,6 +78,31 @@ def test_the_controls_do_not_overlap(receipt_of: Run, name: str, arch: str) -> N
             assert (control.verdict, control.tiles_in_flight, control.mma_while_in_flight) == ("no_overlap", 0, 0), (
                 label
             )
+
+
+def test_moves_on_the_examples(tmp_path: Path) -> None:
+    """What is refused says why: 16-byte copies are wide, 128 rows of 8 are covered once, registers are needed."""
+    settings = Settings(cache_dir=tmp_path)
+    names = ("widen", "retile", "cap_registers")
+    receipts = [
+        pipeline(EXAMPLES / f"{n}.cu", arch="sm_86", variants=names, settings=settings, run=False).receipt
+        for n in ("igemm_wmma", "sgemm_float4")
+    ]
+    bytewise, vectors = ({v.label: v for v in receipt.variants} for receipt in receipts)
+    assert bytewise["widen"].status == bytewise["retile"].status == "built"
+    assert bytewise["widen"].controls == ()
+    assert bytewise["retile"].proof.mma_per_tile == 8
+    assert bytewise["retile"].notes == ("BK = 16 instead of 32 (line 20)",)
+    # The ring that costs a block per SM with the whole tile, at half of it.
+    assert (bytewise["retile3"].proof.verdict, bytewise["retile3"].proof.tiles_in_flight) == ("overlap", 2)
+    refusals = {label: v.refusal for label, v in vectors.items()}
+    assert refusals["widen"] is not None
+    assert "16 bytes each already" in refusals["widen"].message
+    assert refusals["retile"] is not None
+    assert "at BK = 4 the threads copy a tile of 256 x 256 x 4, not 128 x 128 x 4" in refusals["retile"].message
+    assert "at BM = 64 the threads copy a tile of 64 x 64 x 8, not 64 x 128 x 8" in refusals["retile"].message
+    assert refusals["cap_registers"] is not None
+    assert refusals["cap_registers"].code == "budget_exceeded"
 
 
 def test_only_a_ring_above_48_kib_changes_the_launch(receipt_of: Run) -> None:

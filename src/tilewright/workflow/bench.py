@@ -80,7 +80,11 @@ class Bench:
         # The variant's own text, but what its names stand for is the file's.
         read = read_source(text.encode(), before.file, before.headers)
         read = replace(read, macros={**before.macros, **read.macros})
-        return bounded(read, read.kernel(function.qualified), threads, blocks, lambda x: self._value(x, change))
+        try:
+            own = read.kernel(function.qualified)
+        except TilewrightError as error:
+            return Refusal("not_understood", error.message, function.line)
+        return bounded(read, own, threads, blocks, lambda x: self._value(x, change))
 
     def _value(self, text: str, change: LaunchChange) -> int | None:
         try:
