@@ -65,6 +65,14 @@ SAME = (
         Bs[ty][tx] = 0.0f;
         if (row < M && k0 + tx < K) LOAD(As, A[row * K + k0 + tx])
         if (k0 + ty < K && col < N) LOAD(Bs, B[(k0 + ty) * N + col])"""),
+    sample("a macro with strings", """#define LOAD(S, cond, src) do { \\
+        _Pragma("unroll") for (int r = 0; r < 2; ++r) { \\
+            float r0; asm volatile("mov.f32 %0, %1;  // r" : "=f"(r0) : "f"((cond) ? (src) : 0.0f)); \\
+            S[ty][tx] = r0; \\
+        } \\
+    } while (0)
+""", """        LOAD(As, row < M && k0 + tx < K, A[row * K + k0 + tx]);
+        LOAD(Bs, k0 + ty < K && col < N, B[(k0 + ty) * N + col]);"""),
     sample("a macro beside an operator", "#define MINUS -ty\n#define S(y) As[y - MINUS - ty]\n",
         """        S(ty)[tx] = (row < M && k0 + tx < K) ? A[row * K + k0 + tx] : 0.0f;
         Bs[ty][tx] = (k0 + ty < K && col < N) ? B[(k0 + ty) * N + col] : 0.0f;"""),

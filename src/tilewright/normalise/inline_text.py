@@ -9,7 +9,8 @@ from tilewright.source.device_split import words as words_of
 
 _TOKEN = re.compile(
     r"""(?xs)
-    (?P<skip> //[^\n]* | /\*.*?\*/ | R"\(.*?\)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' | \s+ )
+    (?P<skip> //[^\n]* | /\*.*?\*/ | \s+ )
+  | (?P<string> R"\(.*?\)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' )
   | (?P<word> [A-Za-z_]\w* )
   | (?P<number> \.?\d (?: [eEpP][+-] | '(?=\w) | [\w.] )* )
   | (?P<other> ->\*? | :: | . )
@@ -24,7 +25,7 @@ KEYWORDS = words_of(
 
 
 def tokens(text: str) -> Iterator[tuple[str, str, int, bool]]:
-    """(kind, text, offset, whether it names a member or something in a given scope) of each token but white space."""
+    """(kind, text, offset, whether it names a member or something in a scope) of each token but comments and spaces."""
     before = ""
     for m in _TOKEN.finditer(text):
         kind = m.lastgroup or "other"

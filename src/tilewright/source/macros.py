@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilewright.source.lexical import Macro, expand
+from tilewright.source.lexical import Macro, expand, without_pragmas
 from tilewright.source.nodes import number, text
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ class Macros:
 
     def _block(self, body: str) -> Node | None:
         """The block ``{ body ; }``; None where it cannot be read."""
-        root = self._parser.parse(f"void f() {{ {body}\n; }}".encode()).root_node
+        plain = without_pragmas(body.encode())  # `_Pragma(…)` in front of a loop reads as a call without its `;`
+        root = self._parser.parse(b"void f() { " + plain + b"\n; }").root_node
         function = next((c for c in root.named_children if c.type == "function_definition"), None)
         return None if function is None or root.has_error else function.child_by_field_name("body")
 
