@@ -67,6 +67,8 @@ def normalise(
                 return replace(out, refusal=replace(change, line=line))
             text = out.kernel.source.text
             after = reopen(out.kernel, finish(text, change.edits).encode())
+            if after.errors and not out.kernel.errors:
+                break  # a text that reads worse than before helps nobody
             step = f"{change.what} (line {out.line(change.line)})"
             left = situation.shared_bytes if change.shared_bytes is None else change.shared_bytes
             situation = Situation(after, block, left)
