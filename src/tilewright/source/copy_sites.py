@@ -15,6 +15,7 @@ from tilewright.source.kernel import (
     LoadItem,
     LoadStream,
     Refusal,
+    Register,
     Source,
     StreamStore,
 )
@@ -130,17 +131,43 @@ def _of_store(stream: LoadStream, store: StreamStore, way: _Way, ways: dict[int,
         return source.message
     if not isinstance(source, Source):
         return "what it stores is not loaded"
-    lvalue, guard, inverted, offset = source.lvalue, source.guard, source.inverted, 0
+    lvalue, guard, inverted, zero, offset = source.lvalue, source.guard, source.inverted, source.fills_zero, 0
     if lvalue is None:
         register = stream.registers.get(source.register) if source.register is not None else None
-        if register is None or len(register.definitions) != 1:
-            return "what it stores is loaded in more than one place"
-        stmt, lvalue, guard, inverted = register.definitions[0]
-        if lvalue is None or ways.get(id(stmt)) != way:
-            return "what it stores is loaded elsewhere"
+        loaded = _loaded(register, store, way, ways) if register is not None else None
+        if loaded is None:
+            return "what it stores is loaded elsewhere, or in more than one place"
+        lvalue, guard, inverted, cleared = loaded
+        zero = zero or cleared
         offset = (source.lane or 0) * store.width_bytes
     places = ((store.assign.left, offset, store.width_bytes),)
-    return Site(store.stmt, store.array, lvalue, guard, inverted, source.fills_zero, False, places, *way)
+    return Site(store.stmt, store.array, lvalue, guard, inverted, zero, False, places, *way)
+
+
+def _loaded(
+    register: Register, store: StreamStore, way: _Way, ways: dict[int, _Way]
+) -> tuple[ir.Expr, ir.Expr | None, bool, bool] | None:
+    """(place, guard, inverted, zeros where nothing is read) of what a register holds where it is stored.
+
+    It is set once; or cleared, and then set behind an ``if`` or without one. In the same loops, in this order.
+    """
+    *before, (stmt, lvalue, guard, inverted) = register.definitions
+    loops, tests = way
+    at = ways.get(id(stmt))
+    if lvalue is None or at is None or at[0] != loops or stmt.span.end > store.stmt.span.start:
+        return None
+    if not before:
+        return (lvalue, guard, inverted, False) if at == way else None
+    more = at[1][len(tests) :]
+    cleared = len(before) == 1 and before[0][1] is None and ways.get(id(before[0][0])) == way
+    if not cleared or before[0][0].span.end > stmt.span.start or at[1][: len(tests)] != tests or guard is not None:
+        return None
+    match more:
+        case ():
+            return lvalue, None, False, True
+        case ((condition, True),):
+            return lvalue, condition, False, True
+    return None
 
 
 def _joined(found: list[Site | Unplaced]) -> list[Site | Unplaced]:
