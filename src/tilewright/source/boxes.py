@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 from tilewright.source import ir
 from tilewright.source.affine import Monomial
 from tilewright.source.c_types import int_kind, size_of
+from tilewright.source.forms import Form
 from tilewright.source.kernel import Refusal, SharedArray
-from tilewright.source.lattice import Form, Lattice
+from tilewright.source.lattice import Lattice
 from tilewright.source.row_map import Box
 
 if TYPE_CHECKING:
