@@ -203,6 +203,7 @@ class _Analysis:
             stream=stream,
             divergent_return=self.finder.placement.divergent_return,
             outside=outside,
+            worth=kernel.worth,
             rows=rows_of_kernel(kernel, self.types, uniformity, shared, loop, loads, stream, self.block, tile.threads),
         )
 

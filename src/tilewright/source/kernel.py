@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from tilewright.source import ir
+from tilewright.source.constants import Evaluable
 from tilewright.source.line_map import LineMap, original_line
 
 if TYPE_CHECKING:
@@ -407,6 +408,7 @@ class TiledKernel:
         divergent_return: line of a ``return`` in front of the K-loop that some threads of a block may take and others
             not. Barriers wait for those that are left; a variant that counts arrivals or elects a thread must refuse.
         outside: uses of the staged arrays outside the K-loop.
+        worth: functions whose calls can be worked out, for the trip count at given sizes.
     """
 
     text: bytes
@@ -439,6 +441,7 @@ class TiledKernel:
     stream: LoadStream | None = None
     divergent_return: int | None = None
     outside: Outside = Outside()
+    worth: dict[str, Evaluable] = field(default_factory=dict)
     # Of every staged array, by symbol: the rows that bulk copies can move, or why they cannot.
     rows: Mapping[int, tuple[RowMap, ...] | Refusal] = field(default_factory=dict)
 

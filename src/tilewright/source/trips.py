@@ -60,12 +60,14 @@ class _Bound(Constants):
     """Constants, with the kernel's parameters as known values and its plain locals followed."""
 
     def __init__(self, kernel: TiledKernel, values: Mapping[int, int]) -> None:
-        super().__init__(kernel.constants, {}, kernel.symbols, kernel.aliases)
+        super().__init__(kernel.constants, {}, kernel.symbols, kernel.aliases, kernel.worth)
         self._parameters = values
         self._changed = kernel.changed
         self._depth = 0
 
     def _local(self, symbol_id: int) -> Value | None:
+        if self._frames:
+            return super()._local(symbol_id)
         symbol = self._symbols.get(symbol_id)
         if symbol is None or symbol_id in self._changed:
             return None

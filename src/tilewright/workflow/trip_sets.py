@@ -10,6 +10,8 @@ from tilewright.source.kernel import TiledKernel
 from tilewright.source.trips import trip_count
 from tilewright.verification.variant import trip_count_sets
 
+_DOUBLINGS = 8
+
 
 def trip_sets(
     kernel: TiledKernel, spec: LaunchSpec | None, constants: Mapping[str, int | float], stages: tuple[int, ...]
@@ -24,10 +26,15 @@ def trip_sets(
         return trip_count(kernel, bind(spec, changed, constants).scalars)
 
     here = trips(dict(sizes))
-    names = [n for n in sizes if here is not None and trips({**sizes, n: sizes[n] + depth}) == here + 1]
-    if len(names) != 1:
+    if here is None:
         return None, {}
+    # The loop may count in other units than the size does: tiles of 16, say.
+    depths = [depth << i for i in range(_DOUBLINGS)]
+    found = {n: d for n in sizes for d in depths[::-1] if trips({**sizes, n: sizes[n] + d}) == here + 1}
+    if len(found) != 1:
+        return None, {}
+    name, step = found.popitem()
     out: dict[str, dict[str, int]] = {}
     for s in stages or (2,):
-        out |= trip_count_sets(sizes, names[0], depth, s)
-    return names[0], dict(sorted(out.items(), key=lambda kv: kv[1][names[0]]))
+        out |= trip_count_sets(sizes, name, step, s)
+    return name, dict(sorted(out.items(), key=lambda kv: kv[1][name]))
