@@ -215,8 +215,11 @@ def studied(
     told = list(notes)
     if best.source.remedy.text():
         told.append(f"added {best.source.remedy.text()}")
-    if change.shared_bytes:
-        told.append(f"launch with {change.shared_bytes} dynamic bytes; raise the limit with cudaFuncSetAttribute")
+    resources = bench.resources(best.artifact, change)
+    if change.shared_bytes and change.shared_bytes != bench.dynamic_bytes(LaunchChange()):
+        beyond = (resources.smem_bytes or 0) > bench.arch.smem_static_max_bytes
+        raised = "; raise the limit with cudaFuncSetAttribute" if beyond else ""
+        told.append(f"launch with {change.shared_bytes} dynamic bytes{raised}")
     lost = bench.lost_to_registers(best.artifact, change)
     if lost is not None:
         before, now = bench.opened.baseline.resources.registers, best.artifact.resources.registers
@@ -237,7 +240,7 @@ def studied(
         best.artifact,
         change,
         proof_record(best.proof, bench.baseline.mma_per_tile if known else None, tried),
-        bench.resources(best.artifact, change),
+        resources,
         tuple(told),
         waited,
         host_code=shim,
