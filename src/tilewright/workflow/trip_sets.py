@@ -30,7 +30,12 @@ def trip_sets(
         return None, {}
     # The loop may count in other units than the size does: tiles of 16, say.
     depths = [depth << i for i in range(_DOUBLINGS)]
-    found = {n: d for n in sizes for d in depths[::-1] if trips({**sizes, n: sizes[n] + d}) == here + 1}
+    found = {
+        n: d
+        for n in sizes
+        for d in depths[::-1]
+        if all(trips({**sizes, n: sizes[n] + more * d}) == here + more for more in (1, 4))
+    }
     if len(found) != 1:
         return None, {}
     name, step = found.popitem()
