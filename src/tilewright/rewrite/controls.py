@@ -14,6 +14,12 @@ _COMMIT = re.compile(r"^(?P<indent>[ \t]*)__pipeline_commit\(\);[^\n]*\n", re.MU
 _FETCH = re.compile(r"^[ \t]*if \(\w*has_next\w*\) \w*fetch_tile\w*\([^\n]*\);\n", re.MULTILINE)
 _STORE = re.compile(r"^[ \t]*if \(\w*has_next\w*\) \w*store_tile\w*\([^\n]*\);\n", re.MULTILINE)
 
+# Of a ring on mbarriers: the wait for the oldest stage, and the copy of a later tile behind it.
+_RING_WAIT = re.compile(r"(?P<wait>\w*tile_barrier_wait\w*)\(&(?P<full>\w+)\[(?P<read>\w+)\], (?P<parity>\w+)\);")
+_RING_COPY = re.compile(
+    r"^(?P<indent>[ \t]*)if \((?P<guard>[^\n]+)\) \w*copy_tile\w*\((?:\w+, )?(?P<write>\w+)\);[^\n]*\n", re.MULTILINE
+)
+
 
 def waited(variant: RewrittenSource) -> str | None:
     """The variant's source with its wait before the compute phase; None where one buffer leaves no room for that."""
@@ -33,4 +39,18 @@ def waited(variant: RewrittenSource) -> str | None:
         assert fetch is not None
         assert store is not None
         return text[: fetch.end()] + store[0] + text[fetch.end() : store.start()] + text[store.end() :]
+    if variant.variant in ("bulk", "tma"):
+        return _ring_waited(text)
     return None
+
+
+def _ring_waited(text: str) -> str | None:
+    """A ring on mbarriers that waits for the tile whose copy it has just issued, too."""
+    wait = _RING_WAIT.search(text)
+    copy = _RING_COPY.search(text, wait.end()) if wait is not None else None
+    if wait is None or copy is None:
+        return None
+    # Where the stage that is filled lies before the one that is read, its tile belongs to the ring's next round.
+    parity = f"{wait['parity']} ^ ({copy['write']} < {wait['read']})"
+    line = f"if ({copy['guard']}) {wait['wait']}(&{wait['full']}[{copy['write']}], {parity});"
+    return f"{text[: copy.end()]}{copy['indent']}{line}\n{text[copy.end() :]}"

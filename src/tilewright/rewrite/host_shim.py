@@ -184,7 +184,7 @@ def _named(arguments: tuple[Node, ...]) -> list[str]:
 def _declared(name: str, text: str) -> str:
     """A parameter's declaration. A pointer that is written as an array is one."""
     bare = re.sub(r"\[[^\]]*\]", "*", text).replace("__grid_constant__", "").strip()
-    return f"{bare}{name}" if bare.endswith(("*", "&")) else f"{bare} {name}"
+    return f"{bare[:-1].rstrip()} *{name}" if bare.endswith("*") else f"{bare} {name}"
 
 
 def _unclear(what: str, kernel: str) -> TilewrightError:
