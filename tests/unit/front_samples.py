@@ -142,6 +142,21 @@ __device__ float &at(float (&t)[TILE][TILE], int y, int x) { return t[y][x]; }
         "        at(As, ty, tx) = load_or_zero(A, row, k0 + tx, M, K);\n        at(Bs, ty, tx) = load_or_zero(B, k0 + ty, col, K, N);",
         left=("load_or_zero(A", "at(As"),
     ),
+    sample(
+        "a helper that returns early",
+        """__device__ float load_or_zero(const float *p, int r, int c, int rows, int cols)
+{
+    if (r >= rows) return 0;
+    if (c < cols) {
+        return p[r * cols + c];  // inside
+    } else {
+        return 0.0f;
+    }
+}
+""",
+        "        As[ty][tx] = load_or_zero(A, row, k0 + tx, M, K);\n        Bs[ty][tx] = 1.0f * load_or_zero(B, k0 + ty, col, K, N) + 0.0f;",
+        left=("load_or_zero(A", "load_or_zero(B"),
+    ),
     flat(
         "a store helper",
         "__device__ void put(float *p, float v) { *p = v; }\n",

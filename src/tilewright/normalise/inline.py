@@ -264,15 +264,21 @@ class _Writer:
 
     def _expression(self, bound: Binding) -> list[Edit] | str:
         """What the function returns in place of a call inside an expression."""
-        match self.callee.parsed.body.body:
-            case (ir.Jump(kind="return", value=ir.Expr() as value),) if not value.span.within:
-                pass
-            case _:
-                return "it does not consist of one return"
-        text = one_line(self._piece(value.span.start, value.span.end, bound))
+        returns = _returns(self.callee.parsed.body.body)
+        if returns is None or any(e.span.within for _, e in returns):
+            return "it does more than return a value"
         kind = plain(replaced(self.callee.returns, {}, bound.types))
-        if "&" not in kind and "*" not in kind and not self._is_of(value, kind, bound):
-            text = f"static_cast<{kind}>({text})"
+        text = ""
+        for condition, value in reversed(returns):
+            own = one_line(self._piece(value.span.start, value.span.end, bound))
+            if "&" not in kind and "*" not in kind and kind != "auto" and not self._is_of(value, kind, bound):
+                own = f"static_cast<{kind}>({own})"
+            elif len(returns) > 1 and "&" in kind:
+                return "it returns one of several places"
+            if condition is not None:
+                asked = one_line(self._piece(condition.span.start, condition.span.end, bound))
+                own = f"{operand(asked)} ? {operand(own)} : {operand(text)}"
+            text = own
         around, call = self.site.around, self.site.call
         bare = isinstance(around, ir.Call | ir.Declare | ir.Do) or (
             isinstance(around, ir.Assign | ir.Index) and ir.children(around)[1] is call
@@ -306,6 +312,26 @@ def _declared(node: Node) -> set[str]:
         name = child.child_by_field_name("name") or child.child_by_field_name("declarator")
         out |= words((name.text or b"").decode(errors="replace")) if name is not None else set()
     return out
+
+
+def _returns(body: tuple[ir.Stmt, ...]) -> list[tuple[ir.Expr | None, ir.Expr]] | None:
+    """``if (c) return a; return b;`` as conditions and values, the last one without; None for any other body."""
+    out: list[tuple[ir.Expr | None, ir.Expr]] = []
+    rest = list(body)
+    while rest:
+        first, *rest = rest
+        while isinstance(first, ir.Block) and len(first.body) == 1:
+            first = first.body[0]
+        if isinstance(first, ir.Jump) and first.kind == "return" and first.value is not None and not rest:
+            comma = isinstance(first.value, ir.Binary) and first.value.op == ","
+            return None if comma else [*out, (None, first.value)]
+        then = _returns((first.then,)) if isinstance(first, ir.If) else None
+        if not isinstance(first, ir.If) or then is None or len(then) != 1 or first.condition.span.within:
+            return None
+        if first.otherwise is not None:
+            rest = [first.otherwise, *rest]
+        out.append((first.condition, then[0][1]))
+    return None
 
 
 def _no_gaps(text: str) -> str:

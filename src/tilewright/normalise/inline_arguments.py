@@ -192,6 +192,10 @@ class Arguments(Meaning):
         if steady and self.only_stored(symbol) and self.same_value(symbol, arg):
             self.out.names[symbol.name] = self.text(arg)
             return True
+        once = count(self.callee.body, symbol.name) <= 1 or _calm(self.text(arg))
+        if self.expression and steady and once and self.same_value(symbol, arg):
+            self.out.names[symbol.name] = self.text(arg)
+            return True
         return self._local(parameter, self.text(arg))
 
     def _reference(self, parameter: Parameter, arg: ir.Expr, fixed: bool, others: set[int]) -> bool:

@@ -155,6 +155,10 @@ class Meaning:
                 return CType("int")
             case ir.Number(value=float(), text=t):
                 return CType("float" if t[-1:] in "fF" else "double")
+            case ir.Binary(op="+" | "-" | "*" | "/" | "%" | "&" | "|" | "^", left=a, right=b):
+                return self._arithmetic(self.type_of(a), self.type_of(b))
+            case ir.Binary(op="<" | "<=" | ">" | ">=" | "==" | "!=" | "&&" | "||"):
+                return CType("bool")
             case ir.Ternary(then=a, otherwise=b):
                 one, two = self.type_of(a), self.type_of(b)
                 return one if one is not None and not one.rank and self.types.same(one, two) else None
@@ -163,6 +167,15 @@ class Meaning:
                 if isinstance(found, Callee) and not found.definition.template and SCALAR.match(found.returns):
                     return CType(plain(found.returns))
         return None
+
+    def _arithmetic(self, a: CType | None, b: CType | None) -> CType | None:
+        """The type of arithmetic on two integers of 32 bits; anything else is not worked out."""
+        if a is None or b is None or a.pointers or b.pointers or a.rank or b.rank:
+            return None
+        kinds = [int_kind(x.base, self.kernel.source.aliases) for x in (a, b)]
+        if any(k is None or k.bits != 32 for k in kinds):
+            return None
+        return CType("unsigned int" if any(k is not None and k.unsigned for k in kinds) else "int")
 
     def same_value(self, symbol: ir.Symbol, arg: ir.Expr) -> bool:
         base, aliases = self.base(symbol), self.kernel.source.aliases
