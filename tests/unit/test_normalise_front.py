@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -84,3 +86,20 @@ def test_lines_lead_back_to_the_file_as_handed_in(tmp_path: Path) -> None:
     assert out.line(new) == old
     inside = next(i for i, line in enumerate(text, 1) if "As[at] =" in line)
     assert "load_row(As" in kernel.text.split("\n")[out.line(inside) - 1]
+
+
+def test_a_file_of_two_thousand_lines_is_understood_in_a_second() -> None:
+    one = next(s for s in ACCEPTED if s.name == "a macro that calls a helper").text
+    head, _, rest = one.partition("__device__")
+    many = [re.sub(r"\b(k|load_row|FETCH)\b", rf"\1_{i}", f"__device__{rest}") for i in range(72)]
+    text = (head + "".join(many)).encode()
+    assert text.count(b"\n") > 2000
+    taken = []
+    for _ in range(2):
+        start = time.process_time()
+        source = read_source(text, "k.cu")
+        found = understand(open_kernel(source, source.kernel("k_36"), {}), (16, 16, 1))
+        taken.append(time.process_time() - start)
+        assert isinstance(found, TiledKernel)
+        assert found.steps
+    assert min(taken) < 1.0
