@@ -27,6 +27,10 @@ class AsyncCopies:
     def lines(self) -> list[str]:
         return self.c.load_lines([e for item in self.c.kernel.loads for e in self._item(item)])
 
+    def edits(self, loop: CopyLoop) -> list[Edit]:
+        """One copy loop as asynchronous copies."""
+        return self._item(loop)
+
     def _item(self, item: LoadItem) -> list[Edit]:
         c, span = self.c, item.stmt.span
         match item:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tilewright.rewrite.context import Context
+from tilewright.rewrite.cp_async_copies import AsyncCopies
 from tilewright.rewrite.stream_text import StreamText
 from tilewright.source import ir
 from tilewright.source.c_types import LANES, vector_lanes
 from tilewright.source.edits import Edit, indent_at, indented
-from tilewright.source.kernel import LoadStream, Refusal, Register, Source, StreamStore
+from tilewright.source.kernel import Refusal
+from tilewright.source.load_stream import LoadStream, Register, Source, StreamStore
 
 WIDTHS = (4, 8, 16)  # PTX ISA, cp.async: cp-size is 4, 8 or 16 bytes
 _FETCHED = "advanced with the copies, as the original is in the compute phase"
@@ -16,14 +18,14 @@ _COMPUTED = "advanced with the compute phase, as the original is with the copies
 
 def refusal(context: Context, stream: LoadStream) -> Refusal | None:
     """Why some store cannot be an asynchronous copy."""
-    for store in stream.stores:
+    for store in (s for s in stream.stores if not stream.widened(s.stmt)):
         here = context.kernel.line_of(store.stmt.span.start)
         if isinstance(store.source, Refusal):
             return store.source
         if store.source != "plain" and store.width_bytes not in WIDTHS:
             what = f"cp.async moves 4, 8 or 16 bytes, this copy {store.width_bytes}"
             return Refusal("unsupported_width", what, here, "the ldg variant moves any width")
-    if all(s.source == "plain" for s in stream.stores):
+    if not stream.wide and all(s.source == "plain" for s in stream.stores):
         what = "nothing that the load phase stores is loaded from global memory"
         return Refusal("converts_type", what, context.kernel.line_of(stream.body[0].span.start))
     return None
@@ -36,7 +38,9 @@ class StreamCopies:
         self.c = context
         self.stream = stream
         self.text = text
-        wanted = {s.source.register for s in stream.stores if isinstance(s.source, Source)}
+        self._stores = [s for s in stream.stores if not stream.widened(s.stmt)]
+        self._wide = AsyncCopies(context)
+        wanted = {s.source.register for s in self._stores if isinstance(s.source, Source)}
         self._used = {k: r for k, r in stream.registers.items() if k in wanted}
         self._pointers = {k: context.names.fresh(f"{r.symbol.name}_from") for k, r in self._used.items()}
 
@@ -47,7 +51,8 @@ class StreamCopies:
 
     def lines(self) -> list[str]:
         edits = [e for key, register in self._used.items() for e in self._pointer(key, register)]
-        edits += [self._replaced(s.stmt, self._store(s, s.source)) for s in self.stream.stores if s.source != "plain"]
+        edits += [self._replaced(s.stmt, self._store(s, s.source)) for s in self._stores if s.source != "plain"]
+        edits += [e for loop in self.stream.wide for e in self._wide.edits(loop)]
         t = self.text
         first = [f"const {r.type_text} *{self._pointers[k]} = nullptr;" for k, r in self._used.items() if r.outer]
         return [

@@ -19,7 +19,6 @@ from tilewright.source.kernel import (
     KLoop,
     LaneStore,
     LoadItem,
-    LoadStream,
     Outside,
     Refusal,
     SharedArray,
@@ -28,6 +27,7 @@ from tilewright.source.kernel import (
 )
 from tilewright.source.kloop import KLoopFinder, Phases
 from tilewright.source.legality import Legality, flat
+from tilewright.source.load_stream import LoadStream
 from tilewright.source.offsets import Offsets
 from tilewright.source.outside import OutsideUses
 from tilewright.source.placement import enclosing, passed_before
@@ -102,7 +102,7 @@ class _Analysis:
         bumps = tuple(b for s in phases.compute if (b := reader.bump(s)) is not None)
         read = self._statement_by_statement(phases, loop, shared, reader, bumps)
         if isinstance(read, Refusal) and read.code in _STREAMED:
-            return self._as_a_stream(phases, loop, shared, bumps, read)
+            return self._as_a_stream(phases, loop, shared, reader, bumps, read)
         return read
 
     def _statement_by_statement(
@@ -126,6 +126,7 @@ class _Analysis:
         phases: Phases,
         loop: KLoop,
         shared: dict[int, SharedArray],
+        copies: LoadReader,
         bumps: tuple[Bump, ...],
         before: Refusal,
     ) -> TiledKernel | Refusal:
@@ -140,10 +141,26 @@ class _Analysis:
             # What could not be read is said first, unless the reason goes deeper.
             return read if read.code != "no_k_loop" else before
         stream, moved, unordered = read
+        stream = replace(stream, wide=self._wide(phases, stream, copies, widener))
         compute = tuple(s for s in phases.compute if s not in {b.stmt for b in moved})
         phases, loop = replace(phases, compute=compute), replace(loop, compute=compute, bumps_after=moved)
         kernel = self._assemble(phases, loop, [], shared, stream)
         return kernel if isinstance(kernel, Refusal) else replace(kernel, unordered=unordered)
+
+    def _wide(self, phases: Phases, stream: LoadStream, copies: LoadReader, widener: Widener) -> tuple[CopyLoop, ...]:
+        """Copy loops of a stream that can be widened by themselves: nothing else fills their arrays."""
+        out: list[CopyLoop] = []
+        for stmt in phases.load:
+            loop = copies.loop_in(stmt)
+            judged = self._judged(loop, widener) if loop is not None else None
+            if not isinstance(judged, CopyLoop) or not isinstance(judged.widening, Widening):
+                continue
+            own = {i.array for i in judged.body if isinstance(i, Copy)}
+            at = judged.stmt.span
+            others = {s.array for s in stream.stores if not at.start <= s.stmt.span.start < at.end}
+            if not own & others:
+                out.append(judged)
+        return tuple(out)
 
     def _belongs_to_loads(self, bump: Bump, phases: Phases) -> bool:
         """A bump in the compute phase moves with the loads where the loads read it and the compute phase doesn't."""

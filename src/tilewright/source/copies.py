@@ -43,6 +43,14 @@ class LoadReader:
     def read(self, statements: tuple[ir.Stmt, ...]) -> list[LoadItem] | Refusal:
         return self._items(statements, in_loop=False)
 
+    def loop_in(self, stmt: ir.Stmt) -> CopyLoop | None:
+        """A statement as one copy loop; None where it is anything else."""
+        items = self._item(stmt, in_loop=False) if isinstance(stmt, ir.For | ir.Block) else []
+        match items:
+            case [CopyLoop() as loop]:
+                return loop
+        return None
+
     def _items(self, statements: tuple[ir.Stmt, ...], in_loop: bool) -> list[LoadItem] | Refusal:
         items: list[LoadItem] = []
         at = 0

@@ -7,18 +7,8 @@ from dataclasses import dataclass, replace
 
 from tilewright.source import ir
 from tilewright.source.c_types import LANES
-from tilewright.source.kernel import (
-    Copy,
-    CopyLoop,
-    Fetch,
-    LaneStore,
-    LoadItem,
-    LoadStream,
-    Refusal,
-    Register,
-    Source,
-    StreamStore,
-)
+from tilewright.source.kernel import Copy, CopyLoop, Fetch, LaneStore, LoadItem, Refusal
+from tilewright.source.load_stream import LoadStream, Register, Source, StreamStore
 from tilewright.source.loops import Header, counted_header
 
 

@@ -14,7 +14,8 @@ from typing import Literal
 from tilewright.source import ir
 from tilewright.source.c_types import LANES, size_of, vector_lanes
 from tilewright.source.expr_types import CType, Types
-from tilewright.source.kernel import Refusal, Register, Source
+from tilewright.source.kernel import Refusal
+from tilewright.source.load_stream import Register, Source
 from tilewright.source.values import Values
 
 Key = tuple[int, int | None]

@@ -6,19 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from tilewright.source import ir
 from tilewright.source.expr_types import loads_from
-from tilewright.source.kernel import (
-    Copy,
-    CopyLoop,
-    Fetch,
-    KLoop,
-    LaneStore,
-    LoadItem,
-    LoadStream,
-    Probe,
-    SharedArray,
-    Source,
-)
+from tilewright.source.kernel import Copy, CopyLoop, Fetch, KLoop, LaneStore, LoadItem, Probe, SharedArray
 from tilewright.source.lexical import line_of
+from tilewright.source.load_stream import LoadStream, Source
 from tilewright.source.reader import OpenKernel
 
 

@@ -17,8 +17,9 @@ from tilewright.source.boxes import Comparison, box_of
 from tilewright.source.copy_sites import Site, Unplaced, sites_of, sites_of_stream
 from tilewright.source.expr_types import Types
 from tilewright.source.forms import Form
-from tilewright.source.kernel import Bump, KLoop, LoadItem, LoadStream, Pure, Refusal, SharedArray
+from tilewright.source.kernel import Bump, KLoop, LoadItem, Pure, Refusal, SharedArray
 from tilewright.source.lattice import Lattice
+from tilewright.source.load_stream import LoadStream
 from tilewright.source.reader import OpenKernel
 from tilewright.source.row_map import RowMap
 from tilewright.source.row_text import RowText

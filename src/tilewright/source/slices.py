@@ -10,7 +10,7 @@ from collections.abc import Iterable, Set
 
 from tilewright.source import ir
 from tilewright.source.effects import Collector
-from tilewright.source.kernel import Slice
+from tilewright.source.load_stream import Slice
 
 
 def names(nodes: Iterable[ir.Stmt | ir.Expr]) -> set[int]:

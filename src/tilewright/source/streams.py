@@ -14,9 +14,10 @@ from tilewright.source import ir
 from tilewright.source.closed import Closed
 from tilewright.source.constants import Constants
 from tilewright.source.expr_types import Types
-from tilewright.source.kernel import Bump, KLoop, LoadStream, PassLoop, Refusal, SharedArray, Slice, StreamStore
+from tilewright.source.kernel import Bump, KLoop, Refusal, SharedArray
 from tilewright.source.kloop import KLoopFinder, Phases, statements
 from tilewright.source.landings import complete, overlap
+from tilewright.source.load_stream import LoadStream, PassLoop, Slice, StreamStore
 from tilewright.source.loaded import LoadedValues
 from tilewright.source.loops import counter
 from tilewright.source.moving import Moving

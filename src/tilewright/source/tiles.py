@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tilewright.source.kernel import Copy, CopyLoop, Fetch, KLoop, LaneStore, LoadItem, LoadStream, SharedArray, Tile
+from tilewright.source.kernel import Copy, CopyLoop, Fetch, KLoop, LaneStore, LoadItem, SharedArray, Tile
+from tilewright.source.load_stream import LoadStream
 from tilewright.source.reader import OpenKernel
 from tilewright.source.widen import Widener
 

@@ -104,7 +104,7 @@ def _copies(kernel: TiledKernel, items: Iterable[LoadItem], loop: CopyLoop | Non
 def _streamed(kernel: TiledKernel) -> Iterable[reports.Copy]:
     """The stores of a load phase that is taken as a whole."""
     from tilewright.source.effects import root
-    from tilewright.source.kernel import Source
+    from tilewright.source.load_stream import Source
 
     for store in kernel.stream.stores if kernel.stream is not None else ():
         array = next(a for a in kernel.shared if a.symbol == store.array)

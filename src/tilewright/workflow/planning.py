@@ -8,18 +8,8 @@ from tilewright.plan.budget import Budget
 from tilewright.plan.facts import CopyFacts, MathKind, PlanFacts
 from tilewright.receipt import record
 from tilewright.sass.proof import OverlapProof
-from tilewright.source.kernel import (
-    Copy,
-    CopyLoop,
-    LaneStore,
-    LoadItem,
-    LoadStream,
-    Refusal,
-    SharedArray,
-    Source,
-    TiledKernel,
-    Widening,
-)
+from tilewright.source.kernel import Copy, CopyLoop, LaneStore, LoadItem, Refusal, SharedArray, TiledKernel, Widening
+from tilewright.source.load_stream import LoadStream, Source
 from tilewright.source.row_map import Box
 from tilewright.source.widen import VECTOR_BYTES
 from tilewright.workflow.opening import Opened
@@ -100,6 +90,8 @@ def _copy_facts(kernel: TiledKernel, array: SharedArray) -> CopyFacts:
 def _streamed(kernel: TiledKernel, stream: LoadStream, array: SharedArray) -> CopyFacts:
     """The same for a load phase that is taken as a whole: of the store that is loaded."""
     stores = [s for s in stream.stores if s.array == array.symbol]
+    if stream.widened(stores[0].stmt):
+        return CopyFacts(_tile_bytes(kernel, array), stores[0].width_bytes, None, VECTOR_BYTES, True, False)
     store = next((s for s in stores if isinstance(s.source, Source)), stores[0])
     source = store.source if isinstance(store.source, Source) else None
     scattered = source is not None and source.lane is not None
