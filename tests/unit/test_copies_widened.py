@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from source_samples import REWRITERS, read
 from trap_kernels import BLOCK
-from wide_kernels import NARROW, WIDENED
+from wide_kernels import MIXED, NARROW, OPEN, WIDENED
 
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.source.kernel import CopyLoop, Refusal, TiledKernel, Widening
@@ -42,3 +42,25 @@ def test_both_arrays_ask_for_both_alignments() -> None:
     assert isinstance(out, RewrittenSource)
     assert out.text.count("% 16 == 0") == 2
     assert out.text.count(", 16);") == 2
+
+
+def test_a_loop_of_a_stream_is_widened_by_itself() -> None:
+    text = MIXED["beside vectors of some threads"]
+    kernel = read(text, BLOCK)
+    assert isinstance(kernel, TiledKernel)
+    assert kernel.stream is not None
+    assert len(kernel.stream.wide) == 1
+    out = REWRITERS["cp_async"](kernel, Remedy())
+    assert isinstance(out, RewrittenSource), out
+    assert out.text.count(", 16);") == 2
+    # Where something else fills its array too, the order of the two would be open.
+    other = read(
+        text.replace(
+            "        if (tid < 32) {", f"        {OPEN}As[r][c + 0] = A[0];\n        }}\n        if (tid < 32) {{"
+        ),
+        BLOCK,
+    )
+    assert isinstance(other, TiledKernel)
+    assert other.stream is not None
+    assert not other.stream.wide
+    assert isinstance(REWRITERS["cp_async"](other, Remedy()), Refusal)

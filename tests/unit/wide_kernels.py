@@ -60,6 +60,15 @@ WIDENED = {
         f"            As[r][c] = ({GUARD_A}) ? {VALUE_A} : {ZERO};\n        }}\n        }}\n        {PLAIN_B}"
     ),
 }
+# The load phase as a whole is a stream, and one loop of it is widened all the same. K and N are multiples of 16.
+MIXED = {
+    "beside vectors of some threads": halves(
+        f"{OPEN}__half val = ({GUARD_A}) ? {VALUE_A} : {ZERO};\n            As[r][c] = val;\n        }}\n"
+        "        if (tid < 32) {\n            const int r = tid / 2, c = tid % 2 * 8;\n"
+        "            const uint4 *from = reinterpret_cast<const uint4 *>(&B[(k0 + r) * N + blockIdx.x * T + c]);\n"
+        "            *reinterpret_cast<uint4 *>(&Bs[r][c]) = *from;\n        }"
+    ),
+}
 # Their siblings: cp.async must not copy them by 16 bytes.
 NARROW = {
     "a local that is stored twice": halves(
