@@ -69,7 +69,7 @@ def workflow(monkeypatch: pytest.MonkeyPatch) -> FakeWorkflow:
 def test_every_option_of_pipeline_reaches_the_library(workflow: FakeWorkflow) -> None:
     arguments = (
         "pipeline a.cu --kernel k --arch sm_90a --spec s.toml --stages 3,2,3 --variants cp_async,ldg --out o --no-cache"
-        " --no-run"
+        " --no-run --save"
     )
     assert main(arguments.split()) == 0
     path, options = workflow.calls[0]
@@ -86,6 +86,7 @@ def test_every_option_of_pipeline_reaches_the_library(workflow: FakeWorkflow) ->
         "out": Path("o"),
         "use_cache": False,
         "run": False,
+        "save_draft": True,
     }
 
 

@@ -41,7 +41,7 @@ def test_a_header_that_changed_is_another_study(tmp_path: Path, settings: Settin
     kernel.write_text(f"#include {include}\n__global__ void scale(float* a) {{ a[threadIdx.x] *= FACTOR; }}\n")
     kernel.with_suffix(".toml").write_text(SIDECAR)
     header.write_text("#define FACTOR 2\n")
-    assert pipeline(kernel, arch="sm_86", settings=settings).receipt.refusal is not None
+    assert pipeline(kernel, arch="sm_86", settings=settings, run=False).receipt.refusal is not None
     header.write_text("this is not C++\n")
     with pytest.raises(TilewrightError, match="compile_error"):
         pipeline(kernel, arch="sm_86", settings=settings)
@@ -53,7 +53,7 @@ def test_a_kernel_in_namespaces(tmp_path: Path, settings: Settings) -> None:
     kernel = tmp_path / "inner.cu"
     kernel.write_text(f"{head}namespace a {{ namespace b {{\n#define BM{body}\n}} }}\n")
     for name in (None, "sgemm_float4", "a::b::sgemm_float4"):
-        receipt = pipeline(kernel, kernel=name, arch="sm_86", settings=settings, variants=("ldg",)).receipt
+        receipt = pipeline(kernel, kernel=name, arch="sm_86", settings=settings, variants=("ldg",), run=False).receipt
         assert [v.status for v in receipt.variants] == ["built"]
     with pytest.raises(TilewrightError, match="unknown_kernel"):
         pipeline(kernel, kernel="b::sgemm_float4", arch="sm_86", settings=settings)
@@ -63,7 +63,7 @@ def test_a_byte_order_mark_is_no_code(tmp_path: Path, settings: Settings) -> Non
     kernel = tmp_path / "sgemm_float4.cu"
     kernel.write_bytes(b"\xef\xbb\xbf" + (EXAMPLES / "sgemm_float4.cu").read_bytes())
     assert inspect(kernel, settings=settings).exit_code == 0
-    assert pipeline(kernel, arch="sm_86", settings=settings, variants=("ldg",)).exit_code == 0
+    assert pipeline(kernel, arch="sm_86", settings=settings, variants=("ldg",), run=False).exit_code == 0
 
 
 def test_prove_takes_the_kernel_of_that_name(tmp_path: Path, settings: Settings) -> None:

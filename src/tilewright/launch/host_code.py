@@ -18,6 +18,7 @@ _LOCAL = re.compile(
     r"\s+)+(\w+)\s*(=|\(|\{)"
 )
 _NEXT_DECLARATOR = re.compile(r"\s*,\s*(\w+)\s*=\s*")
+_NEXT_DIM3 = re.compile(r"\s*,\s*(\w+)\s*[({]")
 _ASSIGNED = re.compile(r"\b(\w+(?:(?:\.|->)\w+)*)\s*=(?!=)\s*")
 _NO_FUNCTION = re.compile(r"\b(?:namespace|extern|struct|class|union|enum)\b[^;()]*$|=\s*$")
 
@@ -116,6 +117,11 @@ def _one_local(code: str, match: re.Match[str], found: dict[str, str]) -> None:
     inside = code[match.end() : close].strip()
     if is_dim3:
         found[match[1]] = f"dim3({inside})"
+        while (next_one := _NEXT_DIM3.match(code, close + 1)) is not None:  # dim3 block(T, T), grid(n, m);
+            close = closing(code, next_one.end() - 1)
+            if close < 0:
+                return
+            found[next_one[1]] = f"dim3({code[next_one.end() : close].strip()})"
     elif match[2] == "{":
         found[match[1]] = inside
 

@@ -1,0 +1,152 @@
+"""`apply`: the file is changed only where it is safe, and then whole."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tilewright.errors import EXIT_REFUSED, TilewrightError
+from tilewright.receipt.evidence import Resources
+from tilewright.receipt.record import Choice, Kernel, Launch, Receipt, Tool, Variant, to_json
+from tilewright.workflow.applying import apply
+
+KERNEL = "__global__ void k(float* a) {\n    a[0] = 1;  // kept\n}\n"
+TEMPLATE = "template <int B>\n__global__ void k(float* a) {\n    a[0] = B;\n}\n"
+ASKS = "cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536);"
+LAUNCH = "void run(float* a) {\n    k<<<1, 32>>>(a);\n}\n"
+
+
+def receipt_for(path: Path, text: str, launch: Launch, smem_bytes: int = 0, **changes: object) -> Path:
+    path.write_text(text, newline="")
+    variant = Variant(
+        "cp_async", 2, "accepted", source=text.replace("a[0] = ", "a[0] = 2 * "), launch=launch,
+        resources=Resources(smem_bytes=smem_bytes),
+    )  # fmt: skip
+    kernel = Kernel(str(path), "k", 1, hashlib.sha256(text.encode()).hexdigest())
+    receipt = Receipt(
+        tool=Tool("0"), kernel=kernel, arch="sm_86", variants=(variant,), choice=Choice("cp_async", 2, "x")
+    )
+    file = path.with_name("receipt.json")
+    file.write_text(to_json(replace(receipt, **changes)))  # type: ignore[arg-type]
+    return file
+
+
+def refused(file: Path, **options: object) -> str:
+    with pytest.raises(TilewrightError) as caught:
+        apply(file, **options)  # type: ignore[arg-type]
+    assert caught.value.exit_code == EXIT_REFUSED
+    return caught.value.code
+
+
+def test_a_kernel_alone(tmp_path: Path) -> None:
+    path = tmp_path / "k.cu"
+    file = receipt_for(path, KERNEL, Launch())
+    dry = apply(file, dry_run=True)
+    assert path.read_text() == KERNEL
+    done = apply(file)
+    assert path.read_text() == KERNEL.replace("= 1", "= 2 * 1")
+    assert dry.diff == done.diff
+    assert "-    a[0] = 1;  // kept\n+    a[0] = 2 * 1;  // kept\n" in done.diff
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["k.cu", "receipt.json"]
+
+
+def test_bytes_are_added_to_the_launch(tmp_path: Path) -> None:
+    path = tmp_path / "k.cu"
+    apply(receipt_for(path, KERNEL + LAUNCH, Launch(changed_bytes=4096), 4096))
+    assert "    k<<<1, 32, 4096>>>(a);\n" in path.read_text()
+    assert "cudaFuncSetAttribute" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("launch", "want"),
+    [
+        (
+            "    k<<<1, 32, 16, s>>>(a);\n",
+            f"    {ASKS}\n    k<<<1, 32, 65536, s>>>(a);\n",
+        ),
+        (
+            "    if (a)\n        k<<<1, 32>>>(a);\n",
+            f"        {{ {ASKS} k<<<1, 32, 65536>>>(a); }}\n",
+        ),
+        (
+            f"    {ASKS.replace('65536', '16')}\n    k<<<1, 32, 16>>>(a);\n",
+            f"    {ASKS}\n    k<<<1, 32, 65536>>>(a);\n",
+        ),
+    ],
+)
+def test_above_48_kib_the_launch_asks_for_leave(tmp_path: Path, launch: str, want: str) -> None:
+    path = tmp_path / "k.cu"
+    text = KERNEL + LAUNCH.replace("    k<<<1, 32>>>(a);\n", launch)
+    apply(receipt_for(path, text, Launch(changed_bytes=65536), 65536))
+    assert want in path.read_text()
+    assert path.read_text().count("cudaFuncSetAttribute") == 1
+
+
+def test_the_template_arguments_stay(tmp_path: Path) -> None:
+    path = tmp_path / "k.cu"
+    text = TEMPLATE + "void run(float* a) {\n    const int T = 8;\n    k<T><<<1, 32>>>(a);\n}\n"
+    file = receipt_for(path, text, Launch(changed_bytes=65536), 65536)
+    kernel = Kernel(str(path), "k", 1, hashlib.sha256(text.encode()).hexdigest(), ("8",))
+    file = receipt_for(path, text, Launch(changed_bytes=65536), 65536, kernel=kernel)
+    apply(file)
+    assert "cudaFuncSetAttribute(k<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536);" in path.read_text()
+    other = replace(kernel, template=("16",))
+    assert refused(receipt_for(path, text, Launch(), kernel=other)) == "apply/other_instantiation"
+
+
+@pytest.mark.parametrize(
+    ("text", "launch", "code"),
+    [
+        (KERNEL, Launch(changed_bytes=4096), "apply/no_launch_site"),
+        (KERNEL + LAUNCH, Launch(extra_args=("const CUtensorMap m",)), "apply/extra_arguments"),
+        (KERNEL + "#define GO k<<<1, 32>>>(a)\n", Launch(changed_bytes=4096), "apply/launch_in_macro"),
+        (KERNEL, Launch(changed_constants={"BM": 64}, changes_grid=True), "apply/no_launch_site"),
+        (KERNEL + LAUNCH, Launch(changed_constants={"BM": 64}, changes_grid=True), "apply/launch_unclear"),
+        (KERNEL + LAUNCH.replace("k<<<", "x = k<<<"), Launch(changed_bytes=65536), "apply/launch_unclear"),
+    ],
+)
+def test_a_launch_that_cannot_be_brought_along(tmp_path: Path, text: str, launch: Launch, code: str) -> None:
+    path = tmp_path / "k.cu"
+    assert refused(receipt_for(path, text, launch, launch.changed_bytes or 0)) == code
+    assert path.read_text() == text
+
+
+def test_a_changed_file_stays(tmp_path: Path) -> None:
+    path = tmp_path / "k.cu"
+    file = receipt_for(path, KERNEL, Launch())
+    path.write_text(KERNEL + "\n")
+    assert refused(file) == "apply/changed"
+    assert path.read_text() == KERNEL + "\n"
+
+
+@pytest.mark.parametrize("status", ["built", "failed", "refused"])
+def test_only_what_was_verified(tmp_path: Path, status: str) -> None:
+    path = tmp_path / "k.cu"
+    file = receipt_for(path, KERNEL, Launch(), variants=(Variant("cp_async", 2, status, source=KERNEL),))  # type: ignore[arg-type]
+    assert refused(file) == "apply/not_accepted"
+    assert refused(file, variant="cp_async2") == "apply/not_accepted"
+
+
+def test_without_a_choice_the_variant_has_to_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "k.cu"
+    file = receipt_for(path, KERNEL, Launch(), choice=None)
+    with pytest.raises(TilewrightError) as caught:
+        apply(file)
+    assert caught.value.code == "apply/which"
+    assert "cp_async2" in caught.value.hint
+    assert apply(file, variant="cp_async2").is_written
+
+
+def test_byte_order_mark_line_ends_and_mode_stay(tmp_path: Path) -> None:
+    path = tmp_path / "k.cu"
+    file = receipt_for(path, (KERNEL + LAUNCH).replace("\n", "\r\n"), Launch(changed_bytes=65536), 65536)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    path.chmod(0o640)
+    apply(file)
+    data = path.read_bytes()
+    assert data.startswith(b"\xef\xbb\xbf")
+    assert data.count(b"\n") == data.count(b"\r\n")
+    assert path.stat().st_mode & 0o777 == 0o640

@@ -1,0 +1,128 @@
+"""Launches in host code, and host expressions in the sidecar's words."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.errors import TilewrightError
+from tilewright.launch.expressions import Name
+from tilewright.launch.host_code import definitions, launch_sites
+from tilewright.launch.host_expressions import read_host_expression, shown
+from tilewright.source.reader import read_source
+from tilewright.workflow.template_arguments import template_arguments
+
+HOST = """\
+#define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
+#define RUN(T, M) k<T, M><<<1, 1>>>(a)
+// k<<<9, 9>>>(comment);
+namespace host {
+void run(const torch::Tensor& t, int M, int N) {
+  const int BM = 128, BN = 64;
+  constexpr int NT{256};
+  dim3 grid((N + BN - 1) / BN, CEIL_DIV(M, BM));
+  dim3 block; block.x = NT;
+  const char* text = "k<<<8, 8>>>(x)";
+  if (M > 0) k<float, BM><<<grid, block, 2 * BM * sizeof(float), stream>>>(t.data_ptr<float>(), M, (int)N);
+}
+}
+"""
+
+
+def test_the_launches_of_a_file() -> None:
+    macro, site = launch_sites(HOST, "k")
+    assert macro.in_macro
+    assert not site.in_macro
+    assert site.template == ("float", "BM")
+    assert site.config == ("grid", "block", "2 * BM * sizeof(float)", "stream")
+    assert site.arguments == ("t.data_ptr<float>()", "M", "(int)N")
+    assert HOST[site.start : site.end].startswith("k<float")
+    assert HOST[site.statement :].startswith("if (M > 0)")
+    assert HOST[site.function :].lstrip().startswith("void run")
+
+
+def test_locals_of_the_host_function() -> None:
+    known = definitions(HOST, launch_sites(HOST, "k")[1])
+    assert known["BM"] == "128"
+    assert known["BN"] == "64"
+    assert known["NT"] == "256"
+    assert known["grid"] == "dim3((N + BN - 1) / BN, CEIL_DIV(M, BM))"
+    assert known["block.x"] == "NT"
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("(N + BN - 1) / BN", "ceil_div(N, BN)"),
+        ("(M + 127) / 128", "ceil_div(M, 128)"),
+        ("(M + 128) / 128", "(M + 128) // 128"),
+        ("(M - 1) / BN + 1", "(M - 1) // BN + 1"),
+        ("N >> 5", "N // 32"),
+        ("ceil(float(N) / 32)", "ceil_div(N, 32)"),
+        ("cdiv(M, 4) * 2", "ceil_div(M, 4) * 2"),
+        ("static_cast<int>(a.x) / (b * 2)", "a_x // (b * 2)"),
+        ("a - (b - c)", "a - (b - c)"),
+        ("32U * 2", "64"),
+        ("a / b / c", "a // b // c"),
+    ],
+)
+def test_expressions(text: str, want: str) -> None:
+    node = read_host_expression(text, lambda name: Name(name.replace(".", "_")))
+    assert node is not None
+    assert shown(node) == want
+
+
+@pytest.mark.parametrize("text", ["a ? b : c", "f(x)", "a[0]", "", "x &", "sizeof(Thing)", "a << b"])
+def test_what_cannot_be_said_is_none(text: str) -> None:
+    assert read_host_expression(text, Name) is None
+
+
+KERNEL = """\
+constexpr int TM = 8;
+template <int BM, int BK, typename T = float, int Z = 4>
+__global__ void k(const T* a, T* b, int n) {{ b[n] = a[n] + BM + BK + Z; }}
+{host}
+"""
+
+
+def arguments(host: str) -> tuple[dict[str, str], str]:
+    source = read_source(KERNEL.format(host=host).encode(), "k.cu")
+    found = template_arguments(source, source.kernel(None), None)
+    return found.values, found.note
+
+
+def test_names_of_the_host_function_are_replaced() -> None:
+    values, note = arguments(
+        "void run(int n) { const int BM = 128, W = 4; constexpr int BK = W * 2; k<BM, BK><<<n, 1>>>(n); }"
+    )
+    assert values == {"BM": "128", "BK": "8", "T": "float", "Z": "4"}
+    assert not note
+
+
+def test_names_of_the_file_stay() -> None:
+    assert arguments("void run(int n) { k<TM * 2, TM><<<n, 1>>>(n); }")[0]["BM"] == "TM * 2"
+
+
+def test_the_first_of_several_launches_is_told() -> None:
+    values, note = arguments("void run(int n) { k<64, 8><<<n, 1>>>(n); k<32, 8><<<n, 1>>>(n); }")
+    assert values["BM"] == "64"
+    assert "<32, 8>" in note
+
+
+def test_an_instantiation_of_the_host_template() -> None:
+    host = "template <int S> void run(int n) { k<S, 8><<<n, 1>>>(n); }\ntemplate void run<96>(int);"
+    assert arguments(host)[0]["BM"] == "96"
+
+
+def test_a_macro_that_launches() -> None:
+    host = "#define RUN(S) k<S, 8><<<1, 1>>>(n)\nvoid run(int n) { RUN(48); }"
+    assert arguments(host)[0]["BM"] == "48"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", "template <int S> void run(int n) { k<S, 8><<<n, 1>>>(n); }", "void run(int n) { k<n, 8><<<1, 1>>>(n); }"],
+)
+def test_what_only_the_running_host_knows_is_asked_for(host: str) -> None:
+    with pytest.raises(TilewrightError) as caught:
+        arguments(host)
+    assert caught.value.code == "source/template_arguments"
