@@ -56,3 +56,10 @@ def test_a_device_function_that_names_the_buffer_too_is_not_overlooked() -> None
     found = understand(opened(helper + READ[0].text), BLOCK, 2048)
     assert isinstance(found, Refusal)
     assert "__device__ function" in found.message
+
+
+def test_a_stricter_alignment_stays() -> None:
+    text = READ[1].text.replace("__align__(16)", "__align__(1024)")
+    found = understand(opened(text), BLOCK, 2048)
+    assert isinstance(found, TiledKernel), found
+    assert "extern __shared__ __align__(1024) unsigned char raw_bytes[];" in found.text.decode()

@@ -266,7 +266,11 @@ def _change(
     line = sites.line(owner)
     pool = sites.fresh(f"{owner.symbols[0].name}_bytes")
     edits: list[Edit] = []
-    own: list[str] = [f"extern __shared__ __align__({ALIGNMENT_BYTES}) unsigned char {pool}[];"]
+    aligned = _alignment(sites, owner)
+    if aligned is None:
+        what = f"the alignment of `{owner.symbols[0].name}` is no constant that is understood"
+        return Refusal("not_understood", what, line)
+    own: list[str] = [f"extern __shared__ __align__({aligned}) unsigned char {pool}[];"]
     assumptions: list[str] = []
     by_owner: dict[int, list[str]] = {}
     owners: dict[int, ir.Declare] = {}
@@ -294,6 +298,14 @@ def _change(
     names = ", ".join(f"`{v.piece.symbol.name}`" for v in views)
     what = f"{names} declared as arrays in the {total} bytes of dynamic shared memory"
     return Change(tuple(edits), what, line, total, tuple(assumptions), measured=True)
+
+
+def _alignment(sites: Sites, owner: ir.Declare) -> int | None:
+    """What the buffer is aligned to: what its declaration asks for, or more."""
+    start = sites.statement_start(owner)
+    asked = [text.strip() for at, text in sites.kernel.source.alignments if start <= at < owner.span.end]
+    known = [int(x) if x.isdigit() else sites.kernel.constants.by_name(x) for x in asked]
+    return None if None in known else max([ALIGNMENT_BYTES, *(k for k in known if k is not None)])
 
 
 def _declared(sites: Sites, view: View, loop: Loop, pool: str) -> tuple[list[str], list[Edit] | None]:
