@@ -165,6 +165,37 @@ def _square(name: str, *edits: tuple[str, str]) -> tuple[str, str]:
 
 _A = "As[ty][tx] = (row < M && t * TILE + tx < K) ? a[row * K + t * TILE + tx] : 0.0f;"
 _GUARD = "(row < M && t * TILE + tx < K)"
+# A load phase that is taken as a whole: loops in loops, registers that are cleared and loaded.
+NESTED = """
+#define TILE 16
+extern "C" __global__ void nested(const float *a, const float *b, float *__restrict__ c, int M, int N, int K) {
+    __shared__ float As[TILE][TILE];
+    __shared__ float Bs[TILE][TILE];
+    int row0 = blockIdx.y * TILE, col0 = blockIdx.x * TILE;
+    int ty = threadIdx.y, tx = threadIdx.x;
+    float sum[4] = {};
+    for (int k0 = 0; k0 < K; k0 += TILE) {
+        for (int r = ty; r < TILE; r += 4)
+            for (int q = tx; q < TILE; q += 16) {
+                float value = 0.0f;
+                if (row0 + r < M && k0 + q < K) value = a[(row0 + r) * K + k0 + q];
+                As[r][q] = value;
+            }
+        for (int r = ty; r < TILE; r += 4) {
+            float value = 0.0f;
+            if (k0 + r < K && col0 + tx < N) value = b[(k0 + r) * N + col0 + tx];
+            Bs[r][tx] = value;
+        }
+        __syncthreads();
+        for (int i = 0; i < TILE; ++i)
+            for (int e = 0; e < 4; ++e) sum[e] += As[ty + e * 4][i] * Bs[i][tx];
+        __syncthreads();
+    }
+    for (int e = 0; e < 4; ++e)
+        if (row0 + ty + e * 4 < M && col0 + tx < N) c[(row0 + ty + e * 4) * N + col0 + tx] = sum[e];
+}
+"""
+
 # Siblings of ``square`` that no bulk copy may be made of.
 SIBLINGS: dict[str, tuple[str, str]] = {
     "transposed": _square("transposed", ("As[ty][tx] = (", "As[tx][ty] = ("), ("As[ty][i]", "As[i][ty]")),
@@ -204,6 +235,7 @@ KERNELS: dict[str, tuple[str, str]] = {
         PERSISTENT,
         sidecar("persistent", 16, 16, "16, 16, 1").replace('["ceil_div(N, 16)", "ceil_div(M, 16)", 1]', "[2, 1, 1]"),
     ),
+    "nested": (NESTED, sidecar("nested", 16, 16, "16, 4, 1")),
     **SIBLINGS,
     **UNBOXED,
 }

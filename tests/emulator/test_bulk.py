@@ -44,6 +44,13 @@ def test_copy_loops_and_padded_rows() -> None:
     assert found.is_clean, found
 
 
+@pytest.mark.parametrize("variant", ["bulk", "tma"])
+def test_a_load_phase_that_is_taken_as_a_whole(variant: str) -> None:
+    assert tiled("nested").stream is not None
+    found = check_variant("nested", variant, 3, SHAPES)
+    assert found.is_clean, found
+
+
 def test_pointers_that_move_along() -> None:
     found = check_variant("moving", "bulk", 2, trips(64, 64, 16, 0, (3,)))
     assert found.is_clean, found

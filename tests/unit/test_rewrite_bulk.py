@@ -258,6 +258,13 @@ def test_a_column_that_may_be_below_zero_is_asked_in_the_kernel() -> None:
     assert "use_maps != 0 && k0 - 4 >= 0" in written(tma, read(kernel(halo))).text
 
 
+def test_coordinates_are_ints() -> None:
+    text = kernel(LOOP).replace("int M, int K", "size_t M, int K")
+    box = only(text).box
+    assert isinstance(box, Box)
+    assert box.needs == ("K <= 2147483647", "M <= 2147483647")
+
+
 def test_a_pointer_that_moves_is_no_matrix() -> None:
     text = kernel(LOOP.replace("+ k0 + q]", "+ q]") + "\n        a += 16;")
     box = only(text).box

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tilewright.source import ir
 from tilewright.source.affine import Monomial
-from tilewright.source.c_types import int_kind, size_of
+from tilewright.source.c_types import IntKind, int_kind, size_of
 from tilewright.source.forms import Form
 from tilewright.source.kernel import Refusal, SharedArray
 from tilewright.source.lattice import Lattice
@@ -115,6 +115,9 @@ class _Boxer:
         if origin[0] is None or origin[1] is None:
             return "the first row and column of the tile cannot be written down"
         needs = self._needs(columns, step, _lanes(site, self.l, element), element)
+        # Coordinates are ints, whatever the guard compares.
+        wide = [c for c in compared if self.l.kind(c.large) != IntKind(32, False)]
+        needs += tuple(f"{bound} <= 2147483647" for bound in dict.fromkeys((columns, rows)) if wide)
         checks = tuple(f"{t} >= 0" for t, f in zip(origin, (x, y), strict=True) if not self._nonnegative(f, start))
         return Box(pointer.name, element, *shape, columns, rows, step, origin[0], origin[1], needs, checks)
 
