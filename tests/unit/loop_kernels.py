@@ -144,6 +144,16 @@ READ = (
         before="const float *end = A + K;", loads=("p[row * K + tx]", "q[ty * N + col]"),
     ),
     Form(
+        "pointer_read", "for (; A < end; A += BK)", "A_done < K;",
+        before="const float *start = A;\nconst float *end = A + K;", last="B += BK * N;", loads=BUMPED,
+        extra=" + (A - start)",
+    ),
+    Form(
+        "two_read", "for (int a = 0; a < K; a += BK, b += step)", "for (int a = 0; a < K; a += BK) {",
+        before="const int step = BK * N;\nint b = 0;", loads=("A[row * K + a + tx]", "B[b + ty * N + col]"),
+        extra=" + b",
+    ),
+    Form(
         "from_the_block", "for (int a = from; a <= to; a += step)", "a < to + 1;",
         before="int from = K * 16 * blockIdx.y;\nint to = from + K - 1;\nint step = BK;",
         loads=("A[a + ty * K + tx]", "B[(a - from + ty) * N + col]"),
