@@ -230,3 +230,22 @@ READS_THE_TILE = Carve(
     "",
     after="sum += Cs[ty * 16 + tx];\n__syncthreads();\nCs[ty * 16 + tx] = sum;",
 )
+# Half of a tile is prepared in front of the K-loop and never stored to again.
+HALF_KEPT = Carve(
+    "half_of_a_tile_is_kept",
+    "extern __shared__ float smem[][16];",
+    "in front of the K-loop",
+    before="smem[ty][tx] = 1.0f;\nsmem[16 + ty][tx] = 2.0f;\n__syncthreads();",
+    stores=("if (ty < 8) smem[ty][tx]", "smem[16 + ty][tx]"),
+    compute=_ROW_PRODUCT,
+    after=f"float *Cs = &smem[0][0];\n{TRANSPOSED}",
+)
+# The same by another name.
+HALF_KEPT_BY_NAME = Carve(
+    "half_of_a_tile_is_kept_by_another_name",
+    READ[8].carve,
+    "filled under an `if`",
+    before="Cs[ty * 16 + tx] = 1.0f;\n__syncthreads();",
+    stores=("if (ty < 8) As[ty * 16 + tx]", FLAT[1]),
+    after=TRANSPOSED,
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dynamic_kernels import KEPT, READ, REFUSED, Carve
+from dynamic_kernels import HALF_KEPT, HALF_KEPT_BY_NAME, KEPT, READ, REFUSED, Carve
 from source_samples import opened
 
 from tilewright.rewrite import cp_async, ldg
@@ -43,12 +43,13 @@ def test_another_is_left_alone(carve: Carve) -> None:
     assert found.line is not None
 
 
-def test_what_other_stages_would_lack_keeps_the_arrays_where_they_are() -> None:
-    found = read(KEPT)
+@pytest.mark.parametrize("carve", [KEPT, HALF_KEPT, HALF_KEPT_BY_NAME], ids=lambda c: c.name)
+def test_what_other_stages_would_lack_keeps_the_arrays_where_they_are(carve: Carve) -> None:
+    found = read(carve)
     assert isinstance(found, TiledKernel), found
     ring = cp_async.rewrite(found, 3, LIMIT)
     assert isinstance(ring, Refusal), ring.text
-    assert KEPT.expected in ring.message
+    assert carve.expected in ring.message
 
 
 def test_a_device_function_that_names_the_buffer_too_is_not_overlooked() -> None:

@@ -210,10 +210,22 @@ def _tile(sites: Sites, view: View, loop: Loop) -> View | None:
         return None
     body = [u for u in within if loop.span.start <= u.name.span.start < loop.span.end]
     filled = _merged([u.extent for u in body if u.stores and u.extent is not None])
+    if _prepared(sites, around, loop) and any(_conditional(loop, u) for u in body if u.stores):
+        return None  # where nothing is stored, the loop may read what was there before
     if len(body) != len(within) or not all(any(f.low <= e.low and e.high <= f.high for f in filled) for e in extents):
         return None
     end = view.start + _whole(view.piece, max(e.high for e in extents) + 1 - view.start, view.end - view.start)
     return replace(view, end=end, uses=tuple(within))
+
+
+def _prepared(sites: Sites, around: list[Use], loop: Loop) -> bool:
+    """Whether something may be there when the K-loop begins."""
+    return bool(sites.around(loop)) or any(u.name.span.start < loop.span.start for u in around)
+
+
+def _conditional(loop: Loop, use: Use) -> bool:
+    at = use.name.span.start
+    return any(isinstance(n, ir.If) and n.span.start <= at < n.span.end for n in ir.walk(loop.body))
 
 
 def _merged(extents: list[Interval]) -> list[Interval]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from tilewright.source import ir
 from tilewright.source.expr_types import Types
 from tilewright.source.kernel import Refusal, SharedArray
+from tilewright.source.places import root
 from tilewright.source.reader import OpenKernel
 
 
@@ -59,6 +60,9 @@ def overlaps(
             if used is not None:
                 what = f"the K-loop uses `{used.id}`, which shares bytes with `{tile.name}`"
                 return Refusal("loop_carried_shared", what, kernel.source.line(used.span.start))
+            if _prepared(kernel, loop, inside) and _conditional(loop, tile.symbol):
+                what = f"`{other.name}`, used in front of the K-loop, lies over `{tile.name}`, filled under an `if`"
+                return Refusal("loop_carried_shared", what, tile.line, "fill the rest with zeros")
             out.append(
                 f"`{tile.name}` and `{other.name}` share bytes in turns: the K-loop reads only what its own loads have "
                 f"stored, and the code around it only what it has stored itself"
@@ -70,3 +74,24 @@ def _share_bytes(a: SharedArray, b: SharedArray) -> bool:
     if a.pool is None or a.pool != b.pool:
         return False
     return a.offset_bytes < b.offset_bytes + b.total_bytes and b.offset_bytes < a.offset_bytes + a.total_bytes
+
+
+def _prepared(kernel: OpenKernel, loop: ir.For, names: set[int]) -> bool:
+    """Whether something may have been stored by some names when the K-loop begins."""
+    around = any(
+        isinstance(n, ir.For | ir.While) and n is not loop and n.span.start <= loop.span.start < n.span.end
+        for n in ir.walk(kernel.body)
+    )
+    return around or any(
+        isinstance(n, ir.Name) and n.symbol in names and n.span.start < loop.span.start for n in ir.walk(kernel.body)
+    )
+
+
+def _conditional(loop: ir.For, tile: int) -> bool:
+    """Whether the K-loop stores to a tile inside an ``if``: where that fills nothing, what was there before stays."""
+    return any(
+        isinstance(n, ir.Assign) and (name := root(n.left)) is not None and name.symbol == tile
+        for branch in ir.walk(loop.body)
+        if isinstance(branch, ir.If)
+        for n in ir.walk(branch)
+    )
