@@ -34,7 +34,11 @@ class StallRow:
 
 @dataclass(frozen=True)
 class CopyRow:
-    """Copies to shared memory of one kind, per trip of the K-loop and thread."""
+    """Copies to shared memory of one kind, per trip of the K-loop and thread.
+
+    `width_bytes` of a bulk copy are all its bytes; of tensor maps' copies, which do not say, the mean of what their
+    mbarrier expects.
+    """
 
     opcode: str
     width_bytes: int
@@ -161,7 +165,7 @@ def _on_mbarriers(function: Function, flow: Flow, work: Work, loops: list[int], 
             function, ring.path, ring.run, ring.found, replace(proof, notes=(*ring.notes, *proof.notes))
         )
     header = function.instructions[flow.blocks[flow.loops[loops[0]].header].first]
-    note = f"An mbarrier retires the copies of the K-loop at 0x{header.address:x}, and {ring}"
+    note = f"An mbarrier retires the copies of the K-loop at 0x{header.address:x}, and {ring[0].lower()}{ring[1:]}"
     return OverlapProof("unknown", math_kind=work.kind, notes=(note,), k_loop_line=header.line)
 
 
