@@ -89,3 +89,11 @@ def test_a_statement_macro_keeps_its_statements() -> None:
     block = kernel.body.body[0]
     assert isinstance(block, ir.Block)
     assert [type(s) for s in block.body] == [ir.Do, ir.Do]
+
+
+def test_of_several_definitions_the_probable_one_is_read() -> None:
+    text = b"#ifndef SMALL\n#define SMALL 1\n#endif\n#if SMALL\n#define STEP 4\n#else\n#define STEP 8\n#endif\n"
+    found = lexical.macros(text)["STEP"]
+    assert found.body == "4"
+    assert not found.settled  # so the compiler is asked
+    assert lexical.macros(text.replace(b"#if SMALL", b"#if !SMALL"))["STEP"].body == "8"

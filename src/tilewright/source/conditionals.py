@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -67,6 +68,45 @@ def conditionals(bare: bytes) -> Conditionals:
             _next_branch(walk.frames[-1], True if word == "else" else _holds(word.removeprefix("el"), rest))
         walk.note(m.start())
     return Conditionals(tuple(walk.starts), tuple(walk.states))
+
+
+def likely(bare: bytes) -> Conditionals:
+    """The same, where ``#if NAME`` is taken to ask for what this text itself defines: a guess, to be confirmed."""
+    found = [m for m in _DIRECTIVE.finditer(bare) if m[1] in _BRANCHES or m[1] in (b"define", b"undef")]
+    walk, guard, known = _Walk(), _guard([m for m in found if m[1] != b"undef"], bare), dict[str, str]()
+    for m in found:
+        word, rest = m[1].decode(), m[2].decode(errors="replace").strip()
+        if word in ("define", "undef"):
+            name, _, body = rest.partition(" ")
+            if walk.states[-1] != "skipped":
+                known.pop(name, None)
+                known |= {name: body.strip()} if word == "define" else {}
+            continue
+        if word in ("if", "ifdef", "ifndef"):
+            holds = True if m is guard else _guessed(word, rest, known)
+            walk.frames.append(_Frame("seen" if holds else "skipped", holds, False))
+        elif word == "endif" and walk.frames:
+            walk.frames.pop()
+        elif walk.frames:
+            holds = True if word == "else" else _guessed(word.removeprefix("el"), rest, known)
+            _next_branch(walk.frames[-1], holds)
+        walk.note(m.start())
+    return Conditionals(tuple(walk.starts), tuple(walk.states))
+
+
+def _guessed(word: str, text: str, known: Mapping[str, str]) -> bool:
+    """Whether a condition holds, if nothing but the text defines names."""
+    holds = _holds(word, text)
+    if holds is not None:
+        return holds
+    if word in ("ifdef", "ifndef"):
+        return (word == "ifdef") == (text.split()[:1] != [] and text.split()[0] in known)
+    found = _DEFINED.match(text)
+    if found is not None:
+        return (found[1] == "") == ((found[2] or found[3]) in known)
+    name = text.strip("()! ")
+    value = known.get(name, "0")
+    return (value.strip("() ") not in ("0", "")) != text.lstrip("( ").startswith("!")
 
 
 _BRANCHES = frozenset({b"if", b"ifdef", b"ifndef", b"elif", b"elifdef", b"elifndef", b"else", b"endif"})

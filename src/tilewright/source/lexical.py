@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tilewright.source.conditionals import conditionals
+from tilewright.source.conditionals import conditionals, likely
 
 _COMMENT_OR_STRING = re.compile(
     rb'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
@@ -85,12 +85,16 @@ def mask(text: bytes) -> Masked:
 
 
 def macros(*texts: bytes) -> dict[str, Macro]:
-    """Every ``#define`` of a file and its headers. Of several with one name the last is given, as not settled."""
+    """Every ``#define`` of a file and its headers.
+
+    Of several with one name the last is given, as not settled: the last of those that the compiler probably sees.
+    """
     found: dict[str, Macro] = {}
+    probable: dict[str, bool] = {}
     undefined: set[str] = set()
     for raw in texts:
         plain = without_comments(raw)
-        seen = conditionals(plain)
+        seen, guess = conditionals(plain), likely(plain)
         bare = plain.decode("latin-1")  # one character a byte, as offsets are
         undefined |= {m[1] for m in _UNDEF.finditer(bare) if seen.at(m.start()) != "skipped"}
         for m in _DEFINE.finditer(bare):
@@ -100,7 +104,10 @@ def macros(*texts: bytes) -> dict[str, Macro]:
             before = found.get(one.name)
             same = before is None or (before.settled and (before.params, before.body) == (one.params, one.body))
             doubtful = seen.at(m.start()) == "unknown" and (before is None or before.conditional)
-            found[one.name] = replace(one, settled=same, conditional=doubtful)
+            is_likely = guess.at(m.start()) != "skipped"
+            taken = one if is_likely or before is None or not probable[one.name] else before
+            probable[one.name] = is_likely or probable.get(one.name, False)
+            found[one.name] = replace(taken, settled=same, conditional=doubtful)
     return {n: replace(m, settled=m.settled and n not in undefined) for n, m in found.items()}
 
 
