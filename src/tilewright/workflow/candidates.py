@@ -132,7 +132,7 @@ def _no_sidecar(path: Path) -> TilewrightError:
         "verify/no_sidecar",
         "Nothing says how the kernel is launched.",
         {"file": str(path), "need": f"{path.stem}.toml beside it, or --spec"},
-        "A sidecar gives grid, block, sizes and arguments; examples/igemm_wmma.toml is one.",
+        f"`tilewright init {path}` drafts one; examples/igemm_wmma.toml is one that is complete.",
         EXIT_BAD_INPUT,
     )
 
