@@ -78,7 +78,10 @@ def skeleton_text(head: Head, parameters: Sequence[tuple[str, str]], problem: st
     ]
     for name, kind in parameters:
         c_type = read_c_type(kind)
-        lines += ["", f"[[args]]  # {' '.join(kind.split())} {name}", f'name = "{name}"']
+        is_struct = c_type.dtype is None and not c_type.is_pointer
+        told = "; a structure: one entry for each member" if is_struct else ""
+        lines += ["", f"[[args]]  # {' '.join(kind.split())} {name}{told}"]
+        lines.append(f'name = "{name}.TODO"' if is_struct else f'name = "{name}"')
         lines.append(f'dtype = "{c_type.dtype or "TODO"}"')
         lines.append('shape = ["TODO"]' if c_type.is_pointer else 'value = "TODO"')
         if c_type.is_pointer and "const" not in kind.split("*")[0].split():
