@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+from dataclasses import fields
 from importlib.resources import files
 
 import pytest
@@ -45,13 +47,28 @@ def test_golden_limits(name: str, blocks: int, warps: int, smem_kib: int, bulk: 
     assert arch.has_bulk is bulk
 
 
-def test_every_number_has_a_source_and_every_limit_is_documented() -> None:
-    for name in known_archs():
-        arch = load_arch(name)
-        assert all(len(source) > 10 for source in arch.sources.values())
-        for key in arch.kinds:
-            if key.startswith(("max_", "smem_per", "smem_static", "smem_optin", "smem_reserved", "register")):
-                assert arch.kinds[key] == "documented", key
+LIMITS = ("warp_size", "max_", "smem_per_sm", "smem_static", "smem_optin", "smem_reserved", "smem_gran", "register")
+# What a source rests on: a header with the version of its package, a document or page with its address.
+CITATION = re.compile(r"nvidia-cuda-(cccl|runtime) \d+\.\d+|https?://\S+\.\S+")
+REASONED = ("Assumed", "Half of", "From")
+
+
+@pytest.mark.parametrize("name", known_archs())
+def test_every_number_has_a_source_and_estimates_are_marked(name: str) -> None:
+    arch = load_arch(name)
+    numbers = {f.name for f in fields(arch)} - {"name", "compute_capability", "sources", "kinds"}
+    assert arch.sources.keys() == arch.kinds.keys() == numbers
+    for key in numbers:
+        source, kind = arch.sources[key], arch.kinds[key]
+        if key.startswith((*LIMITS, "has_")):
+            assert kind == "documented", key
+        if kind == "estimate":
+            # An estimate says how it was reasoned, and cannot be taken for a citation.
+            assert source.startswith(REASONED), (key, source)
+        else:
+            assert CITATION.search(source), (key, source)
+            assert not source.startswith(REASONED), (key, source)
+    assert set(arch.estimates) == {key for key in numbers if arch.sources[key].startswith(REASONED)}
 
 
 def test_a_number_without_source_or_a_missing_number_is_refused() -> None:
@@ -62,6 +79,8 @@ def test_a_number_without_source_or_a_missing_number_is_refused() -> None:
     for broken in (
         "",
         "max_blocks_per_sm = { value = 16, kind = 'documented', source = '' }",
+        "max_blocks_per_sm = { value = 16, kind = 'guess', source = 'a document' }",
+        "max_blocks_per_sm = { value = 16, source = 'a document' }",
         "max_blocks = { value = 16 }",
     ):
         mutant = "\n".join([*lines[:row], broken, *lines[row + 1 :]])

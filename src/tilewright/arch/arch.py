@@ -11,6 +11,7 @@ from typing import Any
 from tilewright.errors import TilewrightError
 
 DEFAULT_ARCH = "sm_86"
+KINDS = ("documented", "measured", "estimate")
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,9 @@ class Arch:
     """What one architecture allows and how fast it is.
 
     Limits are per block or per SM; ``*_bytes`` are bytes, ``*_cycles`` SM clock cycles, ``*_per_cycle`` per SM.
-    Every number has its ``source`` (document, section) under its own name in `sources`, and in `kinds` whether a vendor
-    documents it or it is an estimate. Limits are documented, all of them; only the prediction uses the estimates.
+    Every number has its ``source`` (document, section, address) under its own name in `sources`, and in `kinds` whether
+    it is ``documented``, ``measured`` by somebody who published it, or an ``estimate``. Limits are documented, all of
+    them; only the prediction uses the rest.
 
     Attributes:
         name: the compiler's name: ``sm_90a``.
@@ -60,12 +62,16 @@ class Arch:
     int8_mac_per_cycle: int
     smem_bytes_per_cycle: int
     l2_bytes_per_cycle: int
-    global_latency_cycles: int
     l2_latency_cycles: int
     smem_latency_cycles: int
 
     sources: Mapping[str, str] = field(repr=False)
     kinds: Mapping[str, str] = field(repr=False)
+
+    @property
+    def estimates(self) -> tuple[str, ...]:
+        """The numbers that are neither documented nor measured, as far as the table knows."""
+        return tuple(name for name, kind in self.kinds.items() if kind == "estimate")
 
 
 def known_archs() -> tuple[str, ...]:
@@ -114,12 +120,12 @@ def parse_arch(text: str) -> Arch:
     """Make an `Arch` of a data file's text.
 
     Raises:
-        TilewrightError: ``arch/bad_data``, when a number or its source is missing, or one is not known.
+        TilewrightError: ``arch/bad_data``, when a number, its source or its kind is missing, or one is not known.
     """
     data: dict[str, Any] = tomllib.loads(text)
     rows: dict[str, dict[str, Any]] = {**data["limits"], **data["features"], **data["rates"]}
     wanted = {f.name for f in fields(Arch)} - {"name", "compute_capability", "sources", "kinds"}
-    unsourced = sorted(key for key, row in rows.items() if not row.get("source") or not row.get("kind"))
+    unsourced = sorted(key for key, row in rows.items() if not row.get("source") or row.get("kind") not in KINDS)
     if rows.keys() != wanted or unsourced:
         facts = {
             "missing": sorted(wanted - rows.keys()),

@@ -116,7 +116,7 @@ def decide(facts: PlanFacts, plan: Budget, arch: Arch) -> Decision:
             why,
             *cliff_reasons,
             *_facts_remarks(facts, arch),
-            *_model_remarks(facts, predicted, best, baseline),
+            *_model_remarks(facts, arch, predicted, best, baseline),
             *_moves_remarks(moves, predicted[best] if best else None),
         ),
     )
@@ -257,7 +257,11 @@ def _facts_remarks(facts: PlanFacts, arch: Arch) -> list[str]:
 
 
 def _model_remarks(
-    facts: PlanFacts, predicted: Mapping[str, Prediction], best: str | None, baseline: TileCost | None
+    facts: PlanFacts,
+    arch: Arch,
+    predicted: Mapping[str, Prediction],
+    best: str | None,
+    baseline: TileCost | None,
 ) -> list[str]:
     found: list[str] = []
     if baseline is not None and best is not None:
@@ -268,4 +272,6 @@ def _model_remarks(
     assumed = estimated_inputs(facts)
     if assumed:
         found.append(f"Assumed, which widens the range: {', '.join(assumed)}.")
+    if best is not None and arch.estimates:
+        found.append(f"Estimated in the table of {arch.name}: {', '.join(arch.estimates)}.")
     return found
