@@ -10,6 +10,7 @@ from typing import Literal
 from tilewright.source import ir
 from tilewright.source.c_types import resolve
 from tilewright.source.expr_types import Types
+from tilewright.source.integer_types import BUILTINS
 
 Space = Literal["local", "shared", "global", "param", "unknown"]
 
@@ -84,6 +85,8 @@ class Places:
             case ir.Index(base=b):
                 kind = self._kind(b)
                 return self.of(b) if kind in ("array", "fragment") else self.at(b) if kind == "pointer" else UNKNOWN
+            case ir.Member(base=ir.Name(id=base, symbol=None)) if base in BUILTINS:
+                return Place("local", None)  # threadIdx.x is a register
             case ir.Member(base=b, arrow=arrow):
                 return self.at(b) if arrow else self.of(b)
             case ir.Unary(op="*", operand=x):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import gcd
 
 from tilewright.source import ir
 from tilewright.source.c_types import int_kind
@@ -23,23 +24,34 @@ _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!=", "&&", "||"})
 
 @dataclass(frozen=True)
 class Interval:
-    """Every integer from ``low`` to ``high``, both included."""
+    """The integers ``low``, ``low + step``, ... up to ``high``, which is one of them.
+
+    The step is what tells that an index of 16-byte vectors stops a whole vector before the end. It is 0 for one number.
+    """
 
     low: int
     high: int
+    step: int = 1
+
+    def __post_init__(self) -> None:
+        if self.step > 1:
+            object.__setattr__(self, "high", self.low + (self.high - self.low) // self.step * self.step)
+        object.__setattr__(self, "step", 0 if self.low == self.high else max(self.step, 1))
 
     def __add__(self, other: Interval) -> Interval:
-        return Interval(self.low + other.low, self.high + other.high)
+        return Interval(self.low + other.low, self.high + other.high, gcd(self.step, other.step))
 
     def __sub__(self, other: Interval) -> Interval:
-        return Interval(self.low - other.high, self.high - other.low)
+        return Interval(self.low - other.high, self.high - other.low, gcd(self.step, other.step))
 
     def __mul__(self, other: Interval) -> Interval:
         ends = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]
-        return Interval(min(ends), max(ends))
+        step = gcd(self.low * other.step, other.low * self.step, self.step * other.step)
+        return Interval(min(ends), max(ends), step)
 
     def union(self, other: Interval) -> Interval:
-        return Interval(min(self.low, other.low), max(self.high, other.high))
+        step = gcd(self.step, other.step, self.low - other.low)
+        return Interval(min(self.low, other.low), max(self.high, other.high), step)
 
 
 class Ranges:
@@ -152,11 +164,8 @@ class Ranges:
         first, bound, step = self.of(header.first), self.of(header.bound), self.of(header.step)
         if first is None or bound is None or step is None or step.low <= 0:
             return None
-        # Below the bound; from one first value in steps of one size, the last value may be lower still.
-        high = bound.high - 1
-        if first.low == first.high and step.low == step.high and high >= first.low:
-            high = first.low + (high - first.low) // step.low * step.low
-        return Interval(first.low, max(high, first.low))
+        # Below the bound; in steps of one size, the last value may be lower still.
+        return Interval(first.low, max(bound.high - 1, first.low), gcd(first.step, step.low, step.step))
 
     def _writes(self, symbol: ir.Symbol) -> list[ir.Assign | ir.Unary]:
         out: list[ir.Assign | ir.Unary] = []
@@ -234,10 +243,14 @@ def _divided(op: str, a: Interval, b: Interval) -> Interval | None:
     if b.low <= 0 or a.low < 0:
         return None
     if op == "/":
-        return Interval(a.low // b.high, a.high // b.low)
-    if b.low == b.high and a.low // b.low == a.high // b.low:
-        return Interval(a.low % b.low, a.high % b.low)
-    return Interval(0, min(a.high, b.high - 1))
+        is_whole = b.low == b.high and a.low % b.low == 0 and a.step % b.low == 0
+        return Interval(a.low // b.high, a.high // b.low, a.step // b.low if is_whole else 1)
+    if b.low != b.high:
+        return Interval(0, min(a.high, b.high - 1))
+    if a.low // b.low == a.high // b.low:
+        return Interval(a.low % b.low, a.high % b.low, a.step)
+    step = gcd(a.step, b.low)
+    return Interval(a.low % step, b.low - 1, step)
 
 
 def _bits(op: str, a: Interval, b: Interval) -> Interval | None:
@@ -251,8 +264,8 @@ def _bits(op: str, a: Interval, b: Interval) -> Interval | None:
 def _shifted(op: str, a: Interval, b: Interval) -> Interval | None:
     if b.low != b.high or not 0 <= b.low < 31 or a.low < 0:
         return None
-    by = b.low
-    return Interval(a.low << by, a.high << by) if op == "<<" else Interval(a.low >> by, a.high >> by)
+    power = Interval(1 << b.low, 1 << b.low)
+    return a * power if op == "<<" else _divided("/", a, power)
 
 
 _Operation = Callable[[Interval, Interval], "Interval | None"]
