@@ -13,6 +13,10 @@ from tilewright.rewrite.result import RewrittenSource
 _COMMIT = re.compile(r"^(?P<indent>[ \t]*)__pipeline_commit\(\);[^\n]*\n", re.MULTILINE)
 _FETCH = re.compile(r"^[ \t]*if \(\w*has_next\w*\) \w*fetch_tile\w*\([^\n]*\);\n", re.MULTILINE)
 _STORE = re.compile(r"^[ \t]*if \(\w*has_next\w*\) \w*store_tile\w*\([^\n]*\);\n", re.MULTILINE)
+# With early loads the barrier that frees the other stage stands behind the fetch.
+_ARRIVED = re.compile(
+    r"(?:[ \t]*asm volatile\([^\n]*\n)?[ \t]*__syncthreads\(\);  // this tile is in shared memory[^\n]*\n"
+)
 
 # Of a ring on mbarriers: the wait for the oldest stage, and the copy of a later tile behind it.
 _RING_WAIT = re.compile(r"(?P<wait>\w*tile_barrier_wait\w*)\(&(?P<full>\w+)\[(?P<read>\w+)\], (?P<parity>\w+)\);")
@@ -38,7 +42,9 @@ def waited(variant: RewrittenSource) -> str | None:
         fetch, store = _FETCH.search(text), _STORE.search(text)
         assert fetch is not None
         assert store is not None
-        return text[: fetch.end()] + store[0] + text[fetch.end() : store.start()] + text[store.end() :]
+        arrived = _ARRIVED.match(text, fetch.end())
+        at = arrived.end() if arrived is not None else fetch.end()
+        return text[:at] + store[0] + text[at : store.start()] + text[store.end() :]
     if variant.variant in ("bulk", "tma"):
         return _ring_waited(text)
     return None
