@@ -28,7 +28,8 @@ def test_without_any_thread_count_there_is_no_budget(tmp_path: Path) -> None:
     assert "__launch_bounds__(THREADS)" in text
     kernel = tmp_path / "unbounded.cu"
     kernel.write_text(text.replace("__launch_bounds__(THREADS)", ""))
-    receipt = pipeline(kernel, arch="sm_86", settings=Settings(cache_dir=tmp_path / "c"), variants=("ldg",), run=False).receipt
+    settings = Settings(cache_dir=tmp_path / "c")
+    receipt = pipeline(kernel, arch="sm_86", settings=settings, variants=("ldg",), run=False).receipt
     assert receipt.tile is not None
     assert (receipt.tile.threads, receipt.tile.BM) == (None, None)
     assert receipt.budget == ()
