@@ -2,6 +2,7 @@
 
     python benchmarks/generated_kernels.py --count 300 --jobs 2 --out benchmarks/results/generated.json
 
+``--traps``: kernels that must not be rewritten. ``--mutations``: the examples with small random edits.
 Every variant that the tool accepts is verified once more against its kernel, at sizes that the tool did not use.
 """
 
@@ -23,17 +24,23 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "generated"))
 
+_NAMES = {"kernels": "tiled kernels", "traps": "tiled kernels with a trap", "mutations": "edits of the examples"}
 
-def one(seed: int, trap: bool, arch: str, names: tuple[str, ...]) -> dict[str, Any]:
+
+def one(seed: int, what: str, arch: str, names: tuple[str, ...]) -> dict[str, Any]:
     """One kernel, in a folder and with a cache of its own."""
-    from judge import judge
+    from judge import Asked, judge, judge_mutant
 
     from tilewright.settings import Settings
 
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        found = judge(seed, root, Settings(cache_dir=root / "cache"), trap=trap, arch=arch, names=names)
+        asked = Asked(Settings(cache_dir=root / "cache"), arch, names)
+        if what == "mutations":
+            found = judge_mutant(seed, root, asked)
+        else:
+            found = judge(seed, root, asked, trap=what == "traps")
     return {**found.record(), "seconds": round(time.perf_counter() - start, 2)}
 
 
@@ -52,9 +59,21 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "accepted_by_variant": dict(variants),
         "wrong": sum(len(r["wrong"]) for r in rows),
         "failed_own_verification": sum(len(r["failed"]) for r in rows),
+        "not_judged_at_other_sizes": sum(bool(r["unjudged"]) for r in rows),
         "errors": sum(bool(r["error"]) for r in rows),
         "refusals": dict(reasons),
     }
+
+
+def _mark(row: dict[str, Any], what: str) -> str:
+    """How a line of progress begins; "" for a kernel of which nothing need be said."""
+    if row["wrong"] or (what == "traps" and row["offered"]):
+        return "WRONG "
+    if row["failed"]:
+        return "FAILED "
+    if row["error"] and what != "mutations":  # an edit may leave what does not compile
+        return "ERROR "
+    return "" if row["offered"] else f"baseline {row['baseline']}, refused "
 
 
 def main() -> int:
@@ -64,32 +83,33 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--arch", default="sm_86")
     parser.add_argument("--traps", action="store_true", help="kernels that must not be rewritten")
+    parser.add_argument("--mutations", action="store_true", help="edited examples")
     parser.add_argument("--variants", default="ldg,ldg_single,cp_async")
     parser.add_argument("--out", type=Path)
     a = parser.parse_args()
     names = tuple(a.variants.split(","))
     seeds = range(a.first, a.first + a.count)
+    what = "mutations" if a.mutations else "traps" if a.traps else "kernels"
     rows: list[dict[str, Any]] = []
     with ProcessPoolExecutor(a.jobs) as pool:
-        for row in pool.map(partial(one, trap=a.traps, arch=a.arch, names=names), seeds):
+        for row in pool.map(partial(one, what=what, arch=a.arch, names=names), seeds):
             rows.append(row)
-            odd = row["wrong"] or row["failed"] or row["error"] or (a.traps and row["offered"])
-            mark = "WRONG " if odd else "" if row["offered"] else "refused "
+            mark = _mark(row, what)
             if mark or len(rows) % 20 == 0:
                 why = row["error"] or row["wrong"] or row["failed"] or row["refused"][:1]
-                print(f"{len(rows)}/{a.count} seed {row['seed']} {mark}{why}")
+                print(f"{len(rows)}/{a.count} seed {row['seed']} {mark}{why}", flush=True)
     counts = summary(rows)
     print(json.dumps(counts, indent=1))
     if a.out:
         head = {
-            "what": "random tiled kernels through `pipeline`, accepted variants verified again at other sizes",
+            "what": f"random {_NAMES[what]} through `pipeline`, accepted variants verified again at other sizes",
             "date": datetime.date.today().isoformat(),
             "executor": "emulator",
             "arch": a.arch,
             "machine": platform.machine(),
             "python": platform.python_version(),
             "seeds": [a.first, a.first + a.count],
-            "traps": a.traps,
+            "kind": what,
             "variants": names,
         }
         a.out.write_text(json.dumps({**head, "summary": counts, "kernels": rows}, indent=1) + "\n")

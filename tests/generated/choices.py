@@ -7,7 +7,7 @@ Every choice is drawn at random; combinations that no one would write, or that a
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 # (BM, BN, BK, TM, TN): the tile, and what a thread computes of it.
 TILES = (
@@ -33,8 +33,14 @@ SHARED = ("two_d", "two_d", "flat", "padded", "in_loop", "one_statement", "dynam
 CONSTANTS = ("define", "constexpr", "template")
 OUTER = ("none", "none", "none", "early_return", "divergent_return", "persistent", "branch")
 EXTRAS = ("none", "none", "bias_read", "log_store", "late_reuse", "zeroed_before")
+# Seeds below keep to what stands above, so that they still mean the kernels of earlier records.
+PLAIN_SEEDS = 50
+COMPUTES = ("plain", "plain", "pairs", "wmma")  # wmma: four warps, 32 x 32 each
+WMMA_TILES = ((64, 64, 16, 4, 8), (64, 64, 32, 4, 8))
+INDICES = ("int", "int", "unsigned", "size_t")
+MORE_EXTRAS = ("second_phase", "typed_epilogue")
 # What must never be offered, each on top of a kernel that is right otherwise.
-TRAPS = ("race", "staged_written", "address_from_shared", "log_store_aliasing")
+TRAPS = ("race", "staged_written", "address_from_shared", "log_store_aliasing", "stale_fill")
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,9 @@ class Choices:
 
     Attributes:
         trap: one of ``TRAPS`` that makes every rewrite of it wrong, or "".
+        index: type of the copies' indices.
+        partial: half of the threads load A.
+        unroll: ``#pragma unroll`` on copy loops.
     """
 
     tile: tuple[int, int, int, int, int]
@@ -62,6 +71,10 @@ class Choices:
     block_2d: bool
     pragma: bool
     trap: str = ""
+    compute: str = "plain"
+    index: str = "int"
+    partial: bool = False
+    unroll: bool = False
 
     @property
     def threads(self) -> int:
@@ -87,13 +100,37 @@ def draw(seed: int, trap: bool = False) -> Choices:
             pick(LOOPS), pick(BARRIERS), pick(SHARED), pick(CONSTANTS), pick(OUTER), pick(EXTRAS),
             rng.random() < 0.6, rng.random() < 0.5, rng.random() < 0.3, pick(TRAPS) if trap else "",
         )  # fmt: skip
+        if seed >= PLAIN_SEEDS:
+            found = _more(found, rng)
         if fits(found):
             return found
 
 
+def _more(c: Choices, rng: random.Random) -> Choices:
+    """What was added later."""
+    compute = rng.choice(COMPUTES)
+    if compute == "wmma":
+        c = replace(c, element="__half", tile=rng.choice(WMMA_TILES))
+    extra = rng.choice(MORE_EXTRAS) if rng.random() < 0.25 and not c.trap else c.extra
+    partial, unroll = rng.random() < 0.25, rng.random() < 0.3
+    return replace(c, compute=compute, index=rng.choice(INDICES), partial=partial, unroll=unroll, extra=extra)
+
+
 def fits(c: Choices) -> bool:
     """Whether the choices go together."""
-    return _copies_fit(c, "a") and _copies_fit(c, "b") and _loop_fits(c) and _rest_fits(c)
+    return _copies_fit(c, "a") and _copies_fit(c, "b") and _loop_fits(c) and _rest_fits(c) and _more_fits(c)
+
+
+def _more_fits(c: Choices) -> bool:
+    if c.compute == "pairs" and c.tile[4] % 2:
+        return False
+    if c.partial and c.copy_a in ("each", "rows", "nested"):
+        return False  # not written with the number of loaders in them
+    if c.unroll and c.wrap == "macro":
+        return False
+    if c.extra == "second_phase":  # A is used before B is loaded
+        return c.wrap in ("plain", "block") and c.barriers != "scratch"
+    return c.extra != "typed_epilogue" or c.shared in ("dynamic", "dynamic_bytes")
 
 
 def _copies_fit(c: Choices, side: str) -> bool:
@@ -134,14 +171,16 @@ def _rest_fits(c: Choices) -> bool:
         return False  # threads that left do not load: right at whole tiles only
     if c.extra == "zeroed_before" and "transposed" in c.copy_a:
         return False
-    if c.trap == "log_store_aliasing":
-        return not c.restrict and c.extra == "none"
-    if c.trap == "race":
-        return c.barriers == "trailing"
+    if c.trap == "log_store_aliasing" and (c.restrict or c.extra != "none"):
+        return False
+    if c.trap == "stale_fill" and c.loop == "pointer":
+        return False  # it does not know which tile it is at
+    if c.trap == "race" and c.barriers != "trailing":
+        return False
     if c.wrap == "helper" and c.constants == "template":
         return False  # the helper could not see them
     if c.wrap == "template_helper" and (c.constants == "define" or "nested" in (c.copy_a, c.copy_b)):
         return False  # its parameters would be macros; a nested copy needs TN too
     if c.wrap in ("helper", "template_helper") and (c.pointers == "carried" or c.copy_a == "each"):
         return False
-    return not (c.extra == "log_store" and not c.restrict)
+    return not (c.extra == "log_store" and not c.restrict)  # without, that is a trap

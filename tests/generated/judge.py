@@ -1,17 +1,29 @@
-"""Runs the whole job on a random kernel and holds what it offers against the kernel itself, at other sizes."""
+"""Runs the whole job on a kernel and holds what it offers against the kernel itself, at other sizes."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+import secrets
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from choices import Choices, draw
+from choices import draw
+from mutations import mutant
 from render import Kernel, sizes_of
 
 import tilewright
+from tilewright.emulator.executor import EmulatorExecutor
+from tilewright.emulator.options import EmulatorOptions
 from tilewright.errors import TilewrightError
+from tilewright.launch.bind import bind
+from tilewright.launch.executor import Program
+from tilewright.launch.sidecar import load_sidecar
 from tilewright.settings import Settings
+from tilewright.verification.baseline import baseline_runs
+from tilewright.verification.variant import verify
+from tilewright.workflow.opening import open_file
+
+_MAX_SECONDS = 120.0  # of one run in the emulator: a mutant's loop may not end
 
 
 @dataclass(frozen=True)
@@ -19,8 +31,10 @@ class Judged:
     """What became of one kernel.
 
     Attributes:
+        choices: what it is made of. trap: what must keep every rewrite of it from being offered, or "".
         baseline: ``passed`` where the kernel itself runs without hazards: only then does the rest count.
         offered: labels of the variants that were accepted. wrong: those that differ from the kernel at fresh sizes.
+        unjudged: accepted, but the kernel itself fails at the fresh sizes, and why.
         refused: code and message of the whole kernel's refusal, or of its variants'.
         failed: variants that were made and did not pass their own verification: not offered, a fault all the same.
     """
@@ -31,59 +45,106 @@ class Judged:
     baseline: str
     offered: tuple[str, ...] = ()
     wrong: tuple[str, ...] = ()
+    unjudged: str = ""
     failed: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     error: str = ""
-    facts: dict[str, Any] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def judge(
-    seed: int, folder: Path, settings: Settings, *, trap: bool = False, arch: str = "sm_86", names: tuple[str, ...] = ()
-) -> Judged:
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of ``pipeline``.
+
+    Attributes:
+        names: only these variants; all by default. stages: of rings.
+    """
+
+    settings: Settings
+    arch: str = "sm_86"
+    names: tuple[str, ...] = ()
+    stages: tuple[int, ...] = (2, 3)
+
+
+def judge(seed: int, folder: Path, asked: Asked, *, trap: bool = False) -> Judged:
     """Generate the kernel of a seed, run ``pipeline``, and verify every accepted variant at other sizes.
 
     Args:
-        folder: an empty one, for sources and sidecars. names: only these variants; all by default.
+        folder: an empty one, for sources and sidecars.
     """
     choices = draw(seed, trap)
-    start = Judged(seed, choices.text(), choices.trap, "not_run")
     path = folder / f"gemm_{seed}.cu"
     writer = Kernel(choices)
     path.write_text(writer.text(), "utf-8")
     path.with_suffix(".toml").write_text(writer.sidecar(sizes_of(choices)), "utf-8")
+    fresh = path.with_name(f"fresh_{path.stem}.toml")
+    fresh.write_text(writer.sidecar(sizes_of(choices, fresh=True)), "utf-8")
+    return _judge_file(Judged(seed, choices.text(), choices.trap, "not_run"), path, fresh, asked)
+
+
+def judge_mutant(seed: int, folder: Path, asked: Asked) -> Judged:
+    """The same for an example with a small random edit: what it computes now is what has to be kept."""
+    made = mutant(seed)
+    path = folder / f"{made.example}.cu"
+    path.write_text(made.text, "utf-8")
+    path.with_suffix(".toml").write_text(made.sidecar, "utf-8")
+    fresh = path.with_name(f"fresh_{path.stem}.toml")
+    fresh.write_text(made.fresh, "utf-8")
+    return _judge_file(Judged(seed, f"{made.example}: {made.what}", "", "not_run"), path, fresh, asked)
+
+
+def _judge_file(start: Judged, path: Path, fresh: Path, asked: Asked) -> Judged:
+    names = asked.names or None
     try:
         outcome = tilewright.pipeline(
-            path, arch=arch, stages=(2, 3), variants=names or None, settings=settings, run=True
+            path, arch=asked.arch, stages=asked.stages, variants=names, settings=asked.settings, run=True
         )
     except TilewrightError as error:
-        return Judged(seed, choices.text(), choices.trap, "error", error=f"{error.code}: {error.message} {error.facts}")
+        return replace(start, baseline="error", error=f"{error.code}: {error.message} {error.facts}")
     receipt = outcome.receipt
     offered = [v for v in receipt.variants if v.status == "accepted"]
     refusals = (
         [f"{receipt.refusal.code}: {receipt.refusal.message} (line {receipt.refusal.line})"] if receipt.refusal else []
     )
     refusals += [f"{v.name} {v.stages}: {v.refusal.code}: {v.refusal.message}" for v in receipt.variants if v.refusal]
-    failed = [f"{v.name} {v.stages}: {v.verify.reason}" for v in receipt.variants if v.status == "failed"]
-    wrong = [
-        f"{v.name} {v.stages}: {why}" for v in offered if (why := _fresh(v, path, choices, writer, arch, settings))
-    ]
-    return Judged(
-        start.seed, start.choices, start.trap, receipt.baseline.verify.verdict,
-        tuple(f"{v.name} {v.stages}" for v in offered), tuple(wrong), tuple(failed), tuple(refusals),
-    )  # fmt: skip
-
-
-def _fresh(variant: Any, path: Path, choices: Choices, writer: Kernel, arch: str, settings: Settings) -> str:
-    """Why a variant is wrong at sizes that its rewrite was not verified at; "" where it is right."""
-    spec = path.with_name(f"fresh_{path.stem}.toml")
-    spec.write_text(writer.sidecar(sizes_of(choices, fresh=True)), "utf-8")
-    candidate = path.with_name(f"{path.stem}_{variant.name}_{variant.stages}.cu")
-    candidate.write_text(variant.source, "utf-8")
-    shared = variant.launch.shared_bytes if variant.launch is not None else None
-    result = tilewright.verify(
-        candidate, against=path, spec=spec, arch=arch, shared_bytes=shared, settings=settings, use_cache=True
+    wrong, unjudged = _fresh(offered, path, fresh, asked) if offered else ((), "")
+    return replace(
+        start,
+        baseline=receipt.baseline.verify.verdict,
+        offered=tuple(f"{v.name} {v.stages}" for v in offered),
+        wrong=wrong,
+        unjudged=unjudged,
+        failed=tuple(f"{v.name} {v.stages}: {v.verify.reason}" for v in receipt.variants if v.status == "failed"),
+        refused=tuple(refusals),
     )
-    return "" if result.exit_code == 0 else str(result.report)[:600]
+
+
+def _fresh(variants: list[Any], path: Path, sidecar: Path, asked: Asked) -> tuple[tuple[str, ...], str]:
+    """What is wrong with variants at sizes that they were not verified at; and why that cannot be told."""
+    spec, arch, settings = load_sidecar(sidecar), asked.arch, asked.settings
+    executor = EmulatorExecutor(arch, EmulatorOptions(max_seconds=_MAX_SECONDS), path.name)
+    opened = open_file(path.read_bytes(), path, None, spec, arch, settings, True)
+    built, constants = opened.baseline, opened.kernel.constants.names()
+    program = Program(built.cubin, built.ptx, built.kernel, built.arch)
+    kept = baseline_runs(program, spec, constants, executor, secrets.randbits(32))
+    if kept.verification.verdict != "passed":
+        return (), kept.verification.reason
+    wrong: list[str] = []
+    for v in variants:
+        candidate = path.with_name(f"{path.stem}_{v.name}_{v.stages}.cu")
+        candidate.write_text(v.source, "utf-8")
+        own = open_file(candidate.read_bytes(), candidate, spec.kernel, spec, arch, settings, True)
+        program = Program(own.baseline.cubin, own.baseline.ptx, own.baseline.kernel, own.baseline.arch)
+        names = {**constants, **own.kernel.constants.names()}
+        shared = v.launch.shared_bytes if v.launch is not None else None
+
+        def launch_at(sizes: Any, names: Any = names, shared: int | None = shared) -> Any:
+            launch = bind(spec, sizes, names)
+            return launch if shared is None else replace(launch, shared_bytes=shared)
+
+        seen = verify(kept, program, None, executor, launch_at=launch_at)
+        if seen.verdict != "passed" or seen.hazards:
+            wrong.append(f"{v.name} {v.stages}: {seen.verdict}: {seen.reason} {seen.hazards[:1]}"[:600])
+    return tuple(wrong), ""

@@ -110,40 +110,54 @@ class Kernel:
         return [f"{place} = ({guard}) ? {source} : {zero};"]
 
     def _load(self, s: Side) -> list[str]:
-        total, across = f"{s.rows} * {s.columns}", "(BN / TN)"
+        lines = self._load_plainly(s)
+        if self.c.unroll and lines[0].startswith("for"):
+            lines = ["#pragma unroll", *lines]
+        if self.c.trap == "stale_fill" and s.name == "B":  # of every second tile, B is that of the one before
+            k = "k_at" if self._carried else "k0"
+            lines = [f"if ({k} / BK % 2 == 0) {{", *("    " + x for x in lines), "}"]
+        if self.c.partial and s.name == "A":
+            lines = ["if (tid / 32 < THREADS / 64) {", *("    " + x for x in lines), "}"]
+        return lines
+
+    def _loaders(self, s: Side) -> str:
+        return "(THREADS / 64 * 32)" if self.c.partial and s.name == "A" else "THREADS"
+
+    def _load_plainly(self, s: Side) -> list[str]:
+        total, across, index = f"{s.rows} * {s.columns}", "(BN / TN)", self.c.index
         if s.copy == "each":
             at = (f"row_{s.name}", f"col_{s.name}")
             return [
-                f"const int {at[0]} = tid / {s.columns};",
-                f"const int {at[1]} = tid % {s.columns};",
+                f"const {index} {at[0]} = tid / {s.columns};",
+                f"const {index} {at[1]} = tid % {s.columns};",
                 *self._copy(s, *at),
             ]
         if s.copy == "rows":
-            head = f"for (int r = tid / {s.columns}; r < {s.rows}; r += THREADS / {s.columns}) {{"
-            inner = [f"int c = tid % {s.columns};", *self._copy(s, "r", "c")]
+            head = f"for ({index} r = tid / {s.columns}; r < {s.rows}; r += THREADS / {s.columns}) {{"
+            inner = [f"{index} c = tid % {s.columns};", *self._copy(s, "r", "c")]
             return [head, *("    " + x for x in inner), "}"]
         if s.copy == "nested":
             inner = self._copy(s, "r", "c")
             return [
-                f"for (int r = threadIdx.y; r < {s.rows}; r += THREADS / {across}) {{",
-                f"    for (int c = threadIdx.x; c < {s.columns}; c += {across}) {{",
+                f"for ({index} r = threadIdx.y; r < {s.rows}; r += THREADS / {across}) {{",
+                f"    for ({index} c = threadIdx.x; c < {s.columns}; c += {across}) {{",
                 *("        " + x for x in inner),
                 "    }",
                 "}",
             ]
         if s.copy in ("vector", "vector_transposed", "array"):
             return self._load_vectors(s, total)
-        inner = [f"int r = i / {s.columns};", f"int c = i % {s.columns};", *self._copy(s, "r", "c")]
-        return [f"for (int i = tid; i < {total}; i += THREADS) {{", *("    " + x for x in inner), "}"]
+        inner = [f"{index} r = i / {s.columns};", f"{index} c = i % {s.columns};", *self._copy(s, "r", "c")]
+        return [f"for ({index} i = tid; i < {total}; i += {self._loaders(s)}) {{", *("    " + x for x in inner), "}"]
 
     def _load_vectors(self, s: Side, total: str) -> list[str]:
-        vector, width = _VECTOR[self.c.element], self.c.vector
+        vector, width, index = _VECTOR[self.c.element], self.c.vector, self.c.index
         source, guard = self._source(s, "r", "c"), self._guard(s, "r", "c")
         read = f"*reinterpret_cast<const {vector} *>(&{source})"
         head = [
-            f"for (int i = tid * {width}; i < {total}; i += THREADS * {width}) {{",
-            f"    int r = i / {s.columns};",
-            f"    int c = i % {s.columns};",
+            f"for ({index} i = tid * {width}; i < {total}; i += {self._loaders(s)} * {width}) {{",
+            f"    {index} r = i / {s.columns};",
+            f"    {index} c = i % {s.columns};",
         ]
         zero = f"make_{vector}(0, 0, 0, 0)"
         if s.copy == "vector":
@@ -166,14 +180,12 @@ class Kernel:
         c = self.c
         if c.wrap in ("helper", "template_helper"):
             name = "load_tiles<BM, BN, BK, THREADS>" if c.wrap == "template_helper" else "load_tiles"
-            lines = [f"{name}(As, Bs, A, B, M, N, K, k0, block_row, block_column, tid);"]
+            k0 = "0" if c.loop == "pointer" else "k0"
+            lines = [f"{name}(As, Bs, A, B, M, N, K, {k0}, block_row, block_column, tid);"]
         elif c.wrap == "macro":
             lines = ["LOAD_TILES();"]
         else:
-            lines = []
-            for s in (self.a, self.b):
-                part = self._load(s)
-                lines += ["{", *("    " + x for x in part), "}"] if c.wrap == "block" else part
+            lines = self._side(self.a) + self._side(self.b)
         if c.trap == "address_from_shared":
             lines = ["const int jump = hops[tid % 4];", *lines, "A += jump;"]
         if c.pointers == "bump" and c.loop != "pointer":
@@ -182,8 +194,12 @@ class Kernel:
             lines.append("k_at += BK;")
         return lines
 
+    def _side(self, s: Side) -> list[str]:
+        part = self._load(s)
+        return ["{", *("    " + x for x in part), "}"] if self.c.wrap == "block" else part
+
     # -- the compute phase --------------------------------------------------------------------------------
-    def compute(self) -> list[str]:
+    def _products(self) -> list[str]:
         c = self.c
         kind = _ACCUMULATOR[c.element]
         a = (
@@ -192,25 +208,61 @@ class Kernel:
             else self._element("As", "my_row + i", "k")
         )
         b = self._element("Bs", "k", "my_column + j")
+        if c.compute == "wmma":
+            return self._fragments()
         left, right = (f"__half2float({x})" if c.element == "__half" else f"({kind}){x}" for x in (a, b))
-        lines = ["#pragma unroll"] if c.pragma else []
-        lines += [
+        products = [f"sum[i][j] += {left} * {right};"]
+        if c.compute == "pairs":
+            pair = {"float": "float2", "__half": "__half2", "signed char": "char2"}[c.element]
+            right = "__low2float(two)", "__high2float(two)"
+            if c.element != "__half":
+                right = f"({kind})two.x", f"({kind})two.y"
+            products = [f"const {pair} two = *reinterpret_cast<const {pair} *>(&{b});"]
+            products += [f"sum[i][j + {n}] += {left} * {right[n]};" for n in range(2)]
+        return [
             "for (int k = 0; k < BK; k++) {",
             "    for (int i = 0; i < TM; i++) {",
-            "        for (int j = 0; j < TN; j++) {",
-            f"            sum[i][j] += {left} * {right};",
+            f"        for (int j = 0; j < TN; {'j += 2' if c.compute == 'pairs' else 'j++'}) {{",
+            *(f"            {x}" for x in products),
             "        }",
             "    }",
             "}",
         ]
+
+    def _fragments(self) -> list[str]:
+        turned = self._transposed(self.a)
+        a = self._element("As", "k", "my_row + i * 16") if turned else self._element("As", "my_row + i * 16", "k")
+        b = self._element("Bs", "k", "my_column + j * 16")
+        order = "col_major" if turned else "row_major"
+        return [
+            "for (int k = 0; k < BK; k += 16) {",
+            f"    wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::{order}> left[2];",
+            "    wmma::fragment<wmma::matrix_b, 16, 16, 16, __half, wmma::row_major> right[2];",
+            f"    for (int i = 0; i < 2; i++) wmma::load_matrix_sync(left[i], &{a}, {self._pitch('As')});",
+            f"    for (int j = 0; j < 2; j++) wmma::load_matrix_sync(right[j], &{b}, {self._pitch('Bs')});",
+            "    for (int i = 0; i < 2; i++) {",
+            "        for (int j = 0; j < 2; j++) wmma::mma_sync(sum[i][j], left[i], right[j], sum[i][j]);",
+            "    }",
+            "}",
+        ]
+
+    @property
+    def _held(self) -> str:
+        """One of a thread's own sums."""
+        return "sum[0][0].x[0]" if self.c.compute == "wmma" else "sum[0][0]"
+
+    def compute(self) -> list[str]:
+        c = self.c
+        lines = ["#pragma unroll"] if c.pragma else []
+        lines += self._products()
         if c.barriers == "scratch":
-            lines += ["scratch[tid] = sum[0][0];", "__syncthreads();", "mixed += scratch[(tid + 1) % THREADS];"]
+            lines += [f"scratch[tid] = {self._held};", "__syncthreads();", "mixed += scratch[(tid + 1) % THREADS];"]
         if c.extra == "bias_read":
             lines.append("mixed += bias[tid % 4];")
         if c.extra == "log_store" or c.trap == "log_store_aliasing":
-            lines.append("if (tid == 0 && block_row == 0 && block_column == 0) log[0] = (float)sum[0][0];")
+            lines.append(f"if (tid == 0 && block_row == 0 && block_column == 0) log[0] = (float){self._held};")
         if c.trap == "staged_written":
-            lines.append(f"if (tid == 0) {self._element('Bs', '0', '0')} = {_ZERO[c.element]};")
+            lines += ["__syncthreads();", f"if (tid == 0) {self._element('Bs', '0', '0')} = {_ZERO[c.element]};"]
         if c.trap == "address_from_shared":
             lines.append("if (tid < 4) hops[tid] = 0;")
         if c.pointers == "bump_late":
@@ -222,6 +274,11 @@ class Kernel:
         c = self.c
         body = self._declared() if c.shared == "in_loop" else []
         load, compute, sync = self.load(), self.compute(), "__syncthreads();"
+        if c.extra == "second_phase":
+            first = len(self._side(self.a))
+            place = self._element("As", "tid % " + self._rows("As"), "0")
+            use = f"mixed += {f'__half2float({place})' if c.element == '__half' else place};"
+            load = [*load[:first], sync, use, *load[first:]]
         if c.barriers == "leading":
             body += [sync, *load, sync, *compute]
         else:
@@ -251,6 +308,10 @@ class Kernel:
         return ["for (int k0 = 0; k0 < K; k0 += BK) {", *inner, "}"]
 
     # -- declarations -----------------------------------------------------------------------------------------
+    @property
+    def _aligned(self) -> int:
+        return 32 if self.c.compute == "wmma" else 16
+
     def _rows(self, array: str) -> str:
         if array == "As":
             return "BK" if self._transposed(self.a) else "BM"
@@ -262,23 +323,23 @@ class Kernel:
         if self.c.shared == "dynamic":
             first = f"{sizes['As'][0]} * {sizes['As'][1]}"
             return [
-                f"extern __shared__ __align__(16) {kind} raw[];",
+                f"extern __shared__ __align__({self._aligned}) {kind} raw[];",
                 f"{kind} *As = raw;",
                 f"{kind} *Bs = raw + {first};",
             ]
         if self.c.shared == "dynamic_bytes":
             first = f"{sizes['As'][0]} * {sizes['As'][1]} * sizeof({kind})"
             return [
-                "extern __shared__ __align__(16) char raw[];",
+                f"extern __shared__ __align__({self._aligned}) char raw[];",
                 f"{kind} *As = reinterpret_cast<{kind} *>(raw);",
                 f"{kind} *Bs = reinterpret_cast<{kind} *>(raw + {first});",
             ]
         if self.c.shared == "flat":
-            return [f"__shared__ __align__(16) {kind} {x}[{r} * {p}];" for x, (r, p) in sizes.items()]
+            return [f"__shared__ __align__({self._aligned}) {kind} {x}[{r} * {p}];" for x, (r, p) in sizes.items()]
         if self.c.shared == "one_statement":
             both = ", ".join(f"{x}[{r}][{p}]" for x, (r, p) in sizes.items())
-            return [f"__shared__ __align__(16) {kind} {both};"]
-        return [f"__shared__ __align__(16) {kind} {x}[{r}][{p}];" for x, (r, p) in sizes.items()]
+            return [f"__shared__ __align__({self._aligned}) {kind} {both};"]
+        return [f"__shared__ __align__({self._aligned}) {kind} {x}[{r}][{p}];" for x, (r, p) in sizes.items()]
 
     def _pointer(self, array: str) -> str:
         """A parameter of the load helper."""
@@ -320,7 +381,10 @@ class Kernel:
     def text(self) -> str:
         """The whole file."""
         c = self.c
-        out = ["#include <cuda_fp16.h>", "", *self._constants(), "", f"typedef {c.element} ELEMENT;"]
+        out = ["#include <cuda_fp16.h>"]
+        if c.compute == "wmma":
+            out += ["#include <mma.h>", "", "namespace wmma = nvcuda::wmma;"]
+        out += ["", *self._constants(), "", f"typedef {c.element} ELEMENT;"]
         if c.shared == "alias":
             out.append("typedef ELEMENT tile_t;")
         vector = _VECTOR[c.element]
@@ -355,7 +419,10 @@ class Kernel:
             out.append(f"__shared__ {_ACCUMULATOR[c.element]} scratch[THREADS];")
         if c.trap == "address_from_shared":
             out += ["__shared__ int hops[4];", "if (tid < 4) hops[tid] = 0;", "__syncthreads();"]
-        out += ["const int my_row = (tid / (BN / TN)) * TM;", "const int my_column = (tid % (BN / TN)) * TN;"]
+        if c.compute == "wmma":
+            out += ["const int my_row = tid / 64 * 32;", "const int my_column = tid / 32 % 2 * 32;"]
+        else:
+            out += ["const int my_row = (tid / (BN / TN)) * TM;", "const int my_column = (tid % (BN / TN)) * TN;"]
         if c.outer == "persistent":
             inner = [
                 "const int block_row = tile / ((N + BN - 1) / BN);",
@@ -381,7 +448,12 @@ class Kernel:
             out.append("if (block_row * BM + my_row >= M) return;")
         if c.pointers in ("bump", "bump_late"):
             out += ["A += block_row * BM * K;", "B += block_column * BN;"]
-        out += [f"{kind} sum[TM][TN] = {{}};", f"{kind} mixed = 0;"]
+        if c.compute == "wmma":
+            out += ["wmma::fragment<wmma::accumulator, 16, 16, 16, float> sum[2][2];"]
+            out += ["for (int i = 0; i < 4; i++) wmma::fill_fragment(sum[i / 2][i % 2], 0.0f);"]
+        else:
+            out.append(f"{kind} sum[TM][TN] = {{}};")
+        out.append(f"{kind} mixed = 0;")
         if c.extra == "zeroed_before":
             first = self._element("As", f"tid / BK % {self._rows('As')}", "tid % BK")
             out += [f"{first} = {_ZERO[c.element]};", "__syncthreads();"]
@@ -389,13 +461,18 @@ class Kernel:
         out += ["if (K > 0) {", *("    " + x for x in loop), "}"] if c.outer == "branch" else loop
         if c.extra == "late_reuse":
             place = self._element("Bs", "tid / BN % BK", "tid % BN")
-            held = {"float": "sum[0][0]", "__half": "__float2half(sum[0][0])", "signed char": "(signed char)sum[0][0]"}
+            held = {"float": "{}", "__half": "__float2half({})", "signed char": "(signed char){}"}
             back = f"__half2float({place})" if c.element == "__half" else place
             out += [
                 f"{'__syncthreads();' if c.barriers == 'leading' else ''}",
-                f"if (tid < BK * BN) {place} = {held[c.element]};",
+                f"if (tid < BK * BN) {place} = {held[c.element].format(self._held)};",
             ]
             out += ["__syncthreads();", f"if (tid < BK * BN) mixed += {back};", "__syncthreads();"]
+        if c.extra == "typed_epilogue":
+            out += ["__syncthreads();", f"{kind} *own = reinterpret_cast<{kind} *>(raw);", f"own[tid] = {self._held};"]
+            out += ["__syncthreads();", "mixed += own[(tid + 1) % THREADS];", "__syncthreads();"]
+        if c.compute == "wmma":
+            return [*out, *self._stored()]
         place = "C[(block_row * BM + my_row + i) * N + block_column * BN + my_column + j]"
         store = f"{place} = sum[i][j] + (i + j == 0 ? mixed : 0);"
         if c.guard == "edges":
@@ -404,6 +481,21 @@ class Kernel:
             *out,
             "for (int i = 0; i < TM; i++) {",
             "    for (int j = 0; j < TN; j++) {",
+            f"        {store}",
+            "    }",
+            "}",
+        ]
+
+    def _stored(self) -> list[str]:
+        store = "wmma::store_matrix_sync(&C[row * N + column], sum[i][j], N, wmma::mem_row_major);"
+        if self.c.guard == "edges":
+            store = f"if (row < M && column < N) {store}"
+        return [
+            "for (int i = 0; i < 2; i++) {",
+            "    for (int j = 0; j < 2; j++) {",
+            "        const int row = block_row * BM + my_row + i * 16;",
+            "        const int column = block_column * BN + my_column + j * 16;",
+            "        if (i + j == 0) sum[i][j].x[0] += mixed;",
             f"        {store}",
             "    }",
             "}",
@@ -442,7 +534,8 @@ class Kernel:
         if self.c.shared not in ("dynamic", "dynamic_bytes"):
             return 0
         bm, bn, bk, _, _ = self.c.tile
-        return (bm * bk + bk * bn) * (16 // self.c.vector)
+        used = (bm * bk + bk * bn) * (16 // self.c.vector)
+        return max(used, self.c.threads * 4) if self.c.extra == "typed_epilogue" else used
 
 
 def sizes_of(c: Choices, fresh: bool = False) -> dict[str, dict[str, int]]:
@@ -457,5 +550,8 @@ def sizes_of(c: Choices, fresh: bool = False) -> dict[str, dict[str, int]]:
         def odd(value: int) -> int:
             return max(value // step * step, step)
 
-        out["ragged"] = {"M": bm * more - bm // 3, "N": odd(bn * 2 - 5), "K": odd(bk * (more + 1) - bk // 2 + 1)}
+        m, n, k = bm * more - bm // 3, odd(bn * 2 - 5), odd(bk * (more + 1) - bk // 2 + 1)
+        if c.compute == "wmma":  # fragments are stored whole
+            m, n = m // 16 * 16, n // 16 * 16
+        out["ragged"] = {"M": m, "N": n, "K": k}
     return out
