@@ -62,9 +62,7 @@ def study(
     base = Study(
         toolchain=opened.baseline.toolchain or toolchain() or "",
         disassembler="nvdisasm" if find_nvdisasm(opened.compiler.settings) else "",
-        kernel=record.Kernel(
-            opened.source.file, opened.function.name, opened.function.line, template=opened.template
-        ),
+        kernel=record.Kernel(opened.source.file, opened.function.name, opened.function.line, template=opened.template),
         constants=opened.kernel.constants.names(),
         baseline=opened.baseline,
         baseline_proof=proof_record(baseline_proof, None),
