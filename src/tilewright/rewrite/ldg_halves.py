@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tilewright.rewrite.context import Context, flat
 from tilewright.rewrite.cp_async_copies import strided_open
+from tilewright.rewrite.narrow import narrow_fill
 from tilewright.rewrite.vectors import VectorLoop, stride, trips
 from tilewright.source import ir
 from tilewright.source.edits import Edit, indent_at, indented, line_end, line_start
@@ -48,9 +49,9 @@ class Halves:
             elif isinstance(item, CopyLoop):
                 count = trips(self.c, item)
                 entries = [i for i in item.body if isinstance(i, Copy | Fetch)]
-                out += [f"{i.type_text} {self._register(i)}[{count}];" for i in entries]
+                out += [f"{_register_type(i)} {self._register(i)}[{count}];" for i in entries]
             elif isinstance(item, Copy | Fetch):
-                out.append(f"{item.type_text} {self._register(item)};")
+                out.append(f"{_register_type(item)} {self._register(item)};")
         return out
 
     def _register(self, item: Copy | Fetch) -> str:
@@ -151,10 +152,23 @@ class Halves:
         return Edit(start, text.find(b"\n", end) + 1, "")
 
     def _fetch_copy(self, item: Copy, register: str) -> list[Edit]:
-        """The statement with its place in shared memory replaced by the register, in both branches of an if."""
+        """The statement with its place in shared memory replaced by the register, in both branches of an if.
+
+        What a conversion is made of is held as it was loaded: the conversion would wait for it here.
+        """
+        if item.held is not None:
+            whole = item.held.whole.span
+            line = f"{register} = {self.c.source(item.held.loaded)}"
+            return [Edit(item.target.span.start, whole.end, line)]
         stores = [n.left for n in ir.walk(item.stmt) if isinstance(n, ir.Assign)]
         targets = [t for t in stores if (name := root(t)) is not None and name.symbol == item.array]
-        return [Edit(t.span.start, t.span.end, register) for t in targets]
+        return [*(Edit(t.span.start, t.span.end, register) for t in targets), *self._narrow_fill(item)]
+
+    def _narrow_fill(self, item: Copy) -> list[Edit]:
+        """The fill of bytes as a byte: see ``rewrite.narrow``."""
+        chosen = (n for n in ir.walk(item.stmt) if isinstance(n, ir.Ternary) and item.fill in (n.then, n.otherwise))
+        value = next(chosen, None)
+        return [] if item.converts else narrow_fill(value, item.type_text, self.c.kernel.aliases)
 
     def _pass_index(self, item: CopyLoop) -> str:
         if item.first_value is None:
@@ -192,7 +206,7 @@ class Halves:
         for item in c.kernel.loads:
             match item:
                 case Copy():
-                    out.append(f"{c.source(item.target)} = {self._register(item)};")
+                    out.append(f"{c.source(item.target)} = {self._stored(item, self._register(item))};")
                 case LaneStore():
                     out.append(self._lane_store(item, ""))
                 case CopyLoop():
@@ -235,6 +249,14 @@ class Halves:
         lane = f".{item.lane}" if item.lane else ""
         return f"{self.c.source(item.target)} = {self._fetched[item.fetched]}{index}{lane};"
 
+    def _stored(self, item: Copy, register: str) -> str:
+        """The value that a register stands for, converted where it was held as it was loaded."""
+        if item.held is None:
+            return register
+        whole, loaded, text = item.held.whole.span, item.held.loaded.span, self.c.kernel.text
+        before, after = text[whole.start : loaded.start].decode(), text[loaded.end : whole.end].decode()
+        return "".join(before.split()) + register + "".join(after.split())
+
     def _store_loop(self, item: CopyLoop) -> list[str]:
         c, u = self.c, self.c.unit
         index = f"[{self._pass_index(item)}]"
@@ -245,10 +267,15 @@ class Halves:
             if isinstance(entry, LaneStore):
                 body.append(self._lane_store(entry, index))
             else:
-                body.append(f"{c.source(entry.target)} = {self._register(entry)}{index};")
+                body.append(f"{c.source(entry.target)} = {self._stored(entry, f'{self._register(entry)}{index}')};")
         if item.first_value is not None:
             span = item.stmt.header
             header = c.kernel.text[item.stmt.span.start : span.end].decode().replace("\r", "")
             return ["#pragma unroll", f"{header} {{", *indented(body, u), "}"]
         head = strided_open(c, item, self.pass_name, True)
         return [*head[:-1], head[-1] + " {", *indented(body, u * 2), u + "}", "}"]
+
+
+def _register_type(item: Copy | Fetch) -> str:
+    held = item.held if isinstance(item, Copy) else None
+    return item.type_text if held is None else held.type_text

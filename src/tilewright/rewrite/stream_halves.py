@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.rewrite.context import Context
+from tilewright.rewrite.narrow import narrow_fill, narrow_locals
 from tilewright.rewrite.stream_text import StreamText
 from tilewright.source import ir, lexical
 from tilewright.source.edits import Edit, indented, line_end, line_start
@@ -82,6 +83,8 @@ class StreamHalves:
         for number, store in enumerate(self.stream.stores):
             span = store.assign.left.span
             edits.append(Edit(span.start, span.end, self._register(number)))
+            edits += narrow_fill(store.assign.right, store.type_text, self.c.kernel.aliases)
+        edits += narrow_locals(self.stream.body, self.c.kernel.aliases)
         edits += [self._dropped(s) for s in self.stream.aiming]
         t = self.text
         return [

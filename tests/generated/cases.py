@@ -1,0 +1,26 @@
+"""The seeds that run on every change, and what is asked of them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from judge import Asked, Judged, judge, judge_mutant
+
+from tilewright.settings import Settings
+
+SEEDS = range(100, 130)
+TRAP_SEEDS = range(1000, 1008)
+MUTANT_SEEDS = range(12)
+# Through registers, and asynchronously; the other variants are run by ``benchmarks/generated_kernels.py``.
+NAMES = ("ldg", "cp_async")
+
+
+@cache
+def judged(seed: int, kind: str = "kernel") -> Judged:
+    """One kernel (or ``trap``, ``mutant``), run once a process."""
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        asked = Asked(Settings(cache_dir=root / "cache"), names=NAMES, stages=(3,))
+        return judge_mutant(seed, root, asked) if kind == "mutant" else judge(seed, root, asked, trap=kind == "trap")
