@@ -1,4 +1,4 @@
-"""Bytes held in registers: with a fill of their own type the compiler extends nothing that it loads, and need not wait."""
+"""Bytes held in registers: with a fill of their own type the compiler extends nothing it loads, and need not wait."""
 
 from __future__ import annotations
 
