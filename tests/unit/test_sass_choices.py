@@ -99,3 +99,43 @@ def test_of_two_k_loops_the_worst_counts_in_either_order() -> None:
         assert "overlap at 0x0; " in proof.notes[0]
     alike = prove(assemble(LOOP.format("a", good) + LOOP.format("b", good) + "EXIT"))
     assert (alike.verdict, alike.notes) == ("overlap", ())
+
+
+COUNTED = """MOV R50, RZ
+top:
+IADD3 R10, R50, 0x20, RZ
+ISETP.GT.AND P1, PT, R10, 0x7f, PT
+{early}mid:
+LDS R4, [R3] // W0
+FFMA R8, R4, R16, R8 // wait0
+FFMA R9, R4, R17, R9
+FFMA R11, R4, R18, R11
+FFMA R12, R4, R19, R12
+PLOP3.LUT P0, PT, PT, PT, PT, 0x8, 0x0
+{late}@P1 BRA `(tail)
+PLOP3.LUT P0, PT, PT, PT, PT, 0x80, 0x0
+STS [R3+0x100], R20 // wait5
+tail:
+BAR.SYNC.DEFER_BLOCKING 0x0
+MOV R50, R10
+@!P0 BRA `(out)
+BRA `(top)
+out:
+EXIT"""
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_comparison_that_ends_the_loop_is_its_last_trip(early: bool) -> None:
+    """A run of a few counted trips, whose end is told by a predicate that both sides of a branch set."""
+    load = "@P1 BRA `(mid)\nLDG.E R20, [R30.64] // W5\n" if early else ""
+    late = "" if early else "@P1 BRA `(tail)\nLDG.E R20, [R30.64] // W5\n"
+    proof = prove(assemble(COUNTED.format(early=load, late=late)))
+    assert (proof.verdict, proof.mma_per_tile) == ("overlap" if early else "no_overlap", 4)
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_zeros_past_an_edge_leave_a_copy_a_copy(early: bool) -> None:
+    """``@P3 MOV R20, RZ`` on top of a load: still that load, and a wait for it where it stands."""
+    zero = "@P3 MOV R20, RZ // wait5\n"
+    text = COUNTED.format(early="LDG.E R20, [R30.64] // W5\n" + ("" if early else zero), late=zero if early else "")
+    assert prove(assemble(text)).verdict == ("overlap" if early else "no_overlap")

@@ -148,6 +148,8 @@ def _prove_loop(function: Function, flow: Flow, work: Work, loops: list[int]) ->
     paths, is_complete = steady_paths(function, flow, loops[0], work)
     if not paths:
         return OverlapProof("unknown", math_kind=work.kind, notes=("No path was found that leads round the K-loop.",))
+    # Where threads that compute nothing (rows past an edge) go another way, there is nothing that copies could overlap.
+    paths = tuple(p for p in paths if any(s.active and s.at in work.math for s in p.trip)) or paths
     proofs = []
     for path in paths:
         proof = _described(function, flow, path, work, loops)

@@ -42,7 +42,8 @@ class Values:
             return carried
         for register in writes(instruction):
             carried_here = carried
-            if not self.guards_hold and instruction.predicate:
+            # A guarded write of something else (zeros into what lies past an edge) leaves a load what it is.
+            if instruction.predicate and (not carried or not self.guards_hold):
                 carried_here = carried | self.held.get(register, frozenset())
             if carried_here:
                 self.held[register] = carried_here

@@ -62,7 +62,7 @@ def steady_paths(function: Function, flow: Flow, loop: int, work: Work) -> tuple
     """Paths round the back edge of a loop, one for every choice of waits; none when there is no way round.
 
     Branches that constants decide (for thread 0), or that the middle of a long run decides (`settled_in`), are
-    followed. At every other branch the side with more math is taken; among equals the one with more asynchronous
+    followed; ``BRA.DIV`` is passed as a warp passes it whose threads are together. At every other branch the side with more math is taken; among equals the one with more asynchronous
     copies, then wider loads, fewer scalar ones, more stores: the guard that ends the copies at the last tiles, and the
     scalar way for misaligned rows, are left aside. Where that leaves sides that wait differently, each makes a path of
     its own, up to `_MOST_PATHS`; the second result is False when there would have been more.
@@ -100,13 +100,20 @@ def steady_path(
     """The path that `steady_paths` puts first, or, of the choices between waits, the one with those that are forced."""
     values = _values(function, flow, flow.loops[loop], work)
     settled = settled_in(function, flow, flow.loops[loop])
-    for thread in (0, None):  # what holds for thread 0 need not be the rule: other warps may do the copies
-        evaluator = Evaluator(function, flow, thread)
-        known = constants_at(function, flow, flow.loops[loop].header, evaluator)
-        evaluator.settled = settled
-        found = _Walk(function, flow, loop, values, evaluator, forced or {}).path(known)
-        if found is not None and _holds_all(found, values, work):
-            return found
+    found: SteadyPath | None = None
+    for decided in (settled, {}) if settled else ({},):
+        for thread in (0, None):  # what holds for thread 0 need not be the rule: other warps may do the copies
+            evaluator = Evaluator(function, flow, thread)
+            known = constants_at(function, flow, flow.loops[loop].header, evaluator)
+            evaluator.settled = decided
+            walk = _Walk(function, flow, loop, values, evaluator, forced or {})
+            path = walk.path(known)
+            # Comparisons decided so that the loop ends make its last trip: judged anew, with none of them decided.
+            if path is not None and not (walk.ends and decided) and _holds_all(path, values, work):
+                return path
+            found = path or found
+        if not walk.ends:
+            break
     return found
 
 
@@ -138,13 +145,15 @@ def _values(function: Function, flow: Flow, loop: Loop, work: Work) -> _Values:
     is_async = {i for i in inside if code[i].opcode == "LDGSTS" or code[i].opcode in BULK_LOADS}
     staged = staged_loads(function, flow, loop)
     narrow = {i for i in staged if size[i] < 8} if is_async or any(size[i] >= 8 for i in staged) else set()
-    stray = _STRAY * sum(work.math.get(i, 0) for i in inside)
+    ranges = {b: range(flow.blocks[b].first, flow.blocks[b].end) for b in loop.blocks}
+    maths = {b: sum(work.math.get(i, 0) for i in body) for b, body in ranges.items()}
+    stray = _STRAY * sum(maths.values())
+    if sum(math for math in maths.values() if math > stray) * 2 < sum(maths.values()):
+        stray = 0  # all of it lies in small pieces: none of them is a stray one
     scores: dict[int, _Score] = {}
-    for b in loop.blocks:
-        body = range(flow.blocks[b].first, flow.blocks[b].end)
-        math = sum(work.math.get(i, 0) for i in body)
+    for b, body in ranges.items():
         scores[b] = (
-            math if math > stray else 0,
+            maths[b] if maths[b] > stray else 0,
             sum(size[i] for i in body if i in is_async),
             sum(size[i] ** 2 for i in body if i in staged and i not in narrow),
             -sum(i in narrow for i in body),
@@ -186,6 +195,7 @@ class _Walk:
         self.trip: list[Step] = []
         self.visits: dict[int, int] = {}
         self.open_loops: dict[int, int] = {}
+        self.ends = False  # a branch that is decided leads out of the loop: this trip is the last
 
     def path(self, known: State) -> SteadyPath | None:
         known = dict(known)
@@ -223,10 +233,13 @@ class _Walk:
         """The next block."""
         successors = self.flow.blocks[block].successors  # of a branch: (falling through, taken)
         last = self.code[self.flow.blocks[block].end - 1]
+        if len(successors) == 2 and "DIV" in last.modifiers and successors[0] in self.loop.blocks:
+            return successors[0]
         if len(successors) == 2 and len(self.trip) < _LONG_ENOUGH:
             taken = self.evaluator.taken(last, known)
             if taken is not None and successors[int(taken)] in self.loop.blocks:  # a way out is for the end of the run
                 return successors[int(taken)]
+            self.ends = self.ends or taken is not None
         options = [s for s in successors if s == self.loop.header or s in self.worth or s in self.inner]
         options = [s for s in options if not self._goes_round(block, s)]
         if not options:
