@@ -62,10 +62,11 @@ def steady_paths(function: Function, flow: Flow, loop: int, work: Work) -> tuple
     """Paths round the back edge of a loop, one for every choice of waits; none when there is no way round.
 
     Branches that constants decide (for thread 0), or that the middle of a long run decides (`settled_in`), are
-    followed; ``BRA.DIV`` is passed as a warp passes it whose threads are together. At every other branch the side with more math is taken; among equals the one with more asynchronous
-    copies, then wider loads, fewer scalar ones, more stores: the guard that ends the copies at the last tiles, and the
-    scalar way for misaligned rows, are left aside. Where that leaves sides that wait differently, each makes a path of
-    its own, up to `_MOST_PATHS`; the second result is False when there would have been more.
+    followed; ``BRA.DIV`` is passed as a warp passes it whose threads are together. At every other branch the side with
+    more math is taken; among equals the one with more asynchronous copies, then wider loads, fewer scalar ones, more
+    stores: the guard that ends the copies at the last tiles, and the scalar way for misaligned rows, are left aside.
+    Where that leaves sides that wait differently, each makes a path of its own, up to `_MOST_PATHS`; the second result
+    is False when there would have been more.
     """
     first = steady_path(function, flow, loop, work)
     if first is None:

@@ -247,7 +247,8 @@ class LoadReader:
         if value.span.within or not self._loads_global(value):
             what = f"what is stored to `{array.name}` does not come straight from global memory"
             return self._no(stmt, what)
-        return Copy(stmt, array.id, target, value, None, None, kind.base, width, converts=True)
+        held = self._values.held(value) if isinstance(stmt, ir.Do) else None
+        return Copy(stmt, array.id, target, value, None, None, kind.base, width, converts=True, held=held)
 
     def _loads_global(self, value: ir.Expr) -> bool:
         return any(self._values.global_lvalue(e) is not None for e in ir.walk(value) if isinstance(e, ir.Expr))

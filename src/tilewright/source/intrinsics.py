@@ -27,6 +27,8 @@ _ARITHMETIC = (
 )
 # Neither write memory, nor take references, and give the same for the same arguments.
 VALUES = re.compile(f"^(?:{_VECTOR_MAKERS}|{_CONSTRUCTORS}|{_CONVERSIONS}|{_ARITHMETIC})$")
+# Conversions of one float: what they give rests on it alone, and not on when they are called.
+OF_A_FLOAT = re.compile(r"^__float2(?:half|bfloat16|int|uint)(?:_r[nzud])?$")
 ZERO_KEEPING = re.compile(
     f"^(?:{_VECTOR_MAKERS}|{_CONSTRUCTORS}|__(?:float|int|uint|short)2(?:half|bfloat16)(?:_rn)?)$"
 )

@@ -100,6 +100,19 @@ class Fetch:
 
 
 @dataclass(frozen=True)
+class Held:
+    """A loaded value before its conversion: ``guard ? x : 0.0f`` of ``S[…] = __float2half(guard ? x : 0.0f);``.
+
+    Attributes:
+        whole: the converted value. loaded: the part of it that is held, of the type ``type_text``.
+    """
+
+    whole: ir.Expr
+    loaded: ir.Expr
+    type_text: str
+
+
+@dataclass(frozen=True)
 class Copy:
     """``S[…] = <global>;`` with its guard and fill.
 
@@ -112,6 +125,7 @@ class Copy:
         inverted: the source is read where the guard is false.
         converts: the value is changed or computed on the way; ``source`` is then the whole value.
         fills_zero: the fill is all zero bits.
+        held: of a value that a conversion makes of one load: what is loaded, which registers can hold instead.
     """
 
     stmt: ir.Stmt
@@ -125,6 +139,7 @@ class Copy:
     inverted: bool = False
     converts: bool = False
     fills_zero: bool = False
+    held: Held | None = None
 
 
 @dataclass(frozen=True)

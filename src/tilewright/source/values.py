@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tilewright.source import intrinsics, ir
 from tilewright.source.constants import Constants
 from tilewright.source.expr_types import Types, loads_from
+from tilewright.source.kernel import Held
 from tilewright.source.places import Places
 
 _BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
@@ -81,6 +82,21 @@ class Values:
                 case ir.Name() if self._constants.evaluate(node) is None:
                     return True
         return False
+
+    def held(self, expr: ir.Expr) -> Held | None:
+        """What a conversion is made of, where that is one ``float`` from global memory; None for anything else.
+
+        Kept as it is loaded it can be waited for later: a conversion waits at once.
+        """
+        if expr.span.within or not isinstance(expr, ir.Call) or len(expr.args) != 1:
+            return None
+        loaded = self.read(expr.args[0]) if intrinsics.OF_A_FLOAT.match(expr.callee) else None
+        kind = self._types.of(loaded.source) if loaded is not None else None
+        if loaded is None or kind is None or kind.pointers or kind.base != "float":
+            return None
+        if loaded.fill is not None and not isinstance(loaded.fill, ir.Number):  # a number: exact as a float, or rounded
+            return None
+        return Held(expr, expr.args[0], kind.base)
 
     def reads_memory(self, expr: ir.Expr) -> bool:
         """Whether evaluating ``expr`` may load anything from memory (an address does not)."""
