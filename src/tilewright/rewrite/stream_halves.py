@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.rewrite.context import Context
-from tilewright.rewrite.narrow import narrow_fill, narrow_locals
+from tilewright.rewrite.narrow import narrow_fill, narrow_groups, narrow_locals
 from tilewright.rewrite.stream_text import StreamText
 from tilewright.source import ir, lexical
 from tilewright.source.edits import Edit, indented, line_end, line_start
@@ -31,15 +31,22 @@ class StreamHalves:
         self._sides = _sides(stream)
         self._registers: dict[int, str] = {}  # the number of a store → the registers it waits in
         self._lines: list[str] = []
+        self._groups = narrow_groups(stream, self._sides, context.kernel.aliases)
+        self._group_of = {number: group for group in self._groups for number in group.stores}
         arrays = {a.symbol: a.name for a in context.kernel.staged}
         for number, store in enumerate(stream.stores):
+            group = self._group_of.get(number)
+            if group is not None and number != group.stores[0]:
+                self._registers[number] = self._registers[group.stores[0]]
+                continue
             twin = self._other_side(number)
             if twin is not None:
                 self._registers[number] = self._registers[twin]
                 continue
             name = self._registers[number] = n.fresh(f"{arrays[store.array]}_next")
             dims = "".join(f"[{stream.loops[s].trips}]" for s in store.loops)
-            self._lines.append(f"{store.type_text} {name}{dims};")
+            held = store.type_text if group is None else group.register.type_text
+            self._lines.append(f"{held} {name}{dims};")
 
     def _other_side(self, number: int) -> int | None:
         """An earlier store to the same place on the other side of a condition: the two share a register."""
@@ -81,6 +88,14 @@ class StreamHalves:
         """The load phase as it is, with registers where it stores."""
         edits = self.text.heads()
         for number, store in enumerate(self.stream.stores):
+            group = self._group_of.get(number)
+            if group is not None:
+                first = number == group.stores[0]
+                line = f"{self._register(number)} = {group.whole()};"
+                edits.append(
+                    Edit(store.stmt.span.start, store.stmt.span.end, line) if first else self._dropped(store.stmt)
+                )
+                continue
             span = store.assign.left.span
             edits.append(Edit(span.start, span.end, self._register(number)))
             edits += narrow_fill(store.assign.right, store.type_text, self.c.kernel.aliases)
@@ -115,7 +130,9 @@ class StreamHalves:
         for number, store in enumerate(self.stream.stores):
             if number not in {n for n, _ in merged}:
                 span = store.assign.right.span
-                edits.append(Edit(span.start, span.end, self._register(number)))
+                group = self._group_of.get(number)
+                value = self._register(number) if group is None else group.lane(store, self._register(number))
+                edits.append(Edit(span.start, span.end, value))
         for number, stmt in merged:
             target = self.c.source(self.stream.stores[number].assign.left)
             # Whichever side has loaded it, it goes to the same place.
