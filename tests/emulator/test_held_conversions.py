@@ -1,4 +1,4 @@
-"""A conversion on the way into a tile: what it is made of is held in registers, and nothing waits for it before then."""
+"""Conversions on the way into a tile: what they are made of is held in registers, so nothing waits for it before."""
 
 from __future__ import annotations
 
