@@ -6,6 +6,7 @@ from tilewright.rewrite.context import Context
 from tilewright.rewrite.narrow import narrow_fill, narrow_groups, narrow_locals
 from tilewright.rewrite.stream_text import StreamText
 from tilewright.source import ir, lexical
+from tilewright.source.c_types import int_kind
 from tilewright.source.edits import Edit, indented, line_end, line_start
 from tilewright.source.kernel import Refusal
 from tilewright.source.load_stream import LoadStream, StreamStore
@@ -31,6 +32,7 @@ class StreamHalves:
         self._sides = _sides(stream)
         self._registers: dict[int, str] = {}  # the number of a store → the registers it waits in
         self._lines: list[str] = []
+        self._guarded: list[tuple[str, str]] = []  # types and names of registers that not every thread may load
         self._groups = narrow_groups(stream, self._sides, context.kernel.aliases)
         self._group_of = {number: group for group in self._groups for number in group.stores}
         arrays = {a.symbol: a.name for a in context.kernel.staged}
@@ -47,6 +49,9 @@ class StreamHalves:
             dims = "".join(f"[{stream.loops[s].trips}]" for s in store.loops)
             held = store.type_text if group is None else group.register.type_text
             self._lines.append(f"{held} {name}{dims};")
+            if context.remedy.early_loads and [stream.loops[s].per_thread for s in store.loops] == [True]:
+                self._guarded += [(held, name)] if held in ("float", "double") or int_kind(held) is not None else []
+        self._value = n.fresh("value") if self._guarded else ""
 
     def _other_side(self, number: int) -> int | None:
         """An earlier store to the same place on the other side of a condition: the two share a register."""
@@ -103,10 +108,16 @@ class StreamHalves:
         edits += [self._dropped(s) for s in self.stream.aiming]
         t = self.text
         return [
-            *indented(t.bound(t.of_fetch), self.c.inner),
+            *indented([*t.bound(t.of_fetch), *self._cleared()], self.c.inner),
             *self.c.load_lines(edits),
             *indented(t.bumps(t.of_fetch, self.stream.bumped), self.c.inner),
         ]
+
+    def _cleared(self) -> list[str]:
+        """Where loads are issued early: a load into a register that may still hold one waits, and others with it."""
+        lines = [f"for ({held} &{self._value} : {name}) {self._value} = 0;" for held, name in self._guarded]
+        why = ["// Cleared first: loads into registers that a branch may have skipped wait for each other."]
+        return [*(why if lines else ()), *(x for line in lines for x in ("#pragma unroll", line))]
 
     def _dropped(self, stmt: ir.Stmt) -> Edit:
         """A statement that goes, with its line where it stands alone on it; a branch of its own leaves a semicolon."""
