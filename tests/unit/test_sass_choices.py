@@ -139,3 +139,13 @@ def test_zeros_past_an_edge_leave_a_copy_a_copy(early: bool) -> None:
     zero = "@P3 MOV R20, RZ // wait5\n"
     text = COUNTED.format(early="LDG.E R20, [R30.64] // W5\n" + ("" if early else zero), late=zero if early else "")
     assert prove(assemble(text)).verdict == ("overlap" if early else "no_overlap")
+
+
+def test_a_wait_for_something_else_on_the_loads_scoreboard_is_named() -> None:
+    bias = COUNTED.format(early="@P1 BRA `(mid)\nLDG.E R20, [R30.64] // W5\n", late="")
+    bias = bias.replace("LDS R4, [R3] // W0", "LDS R4, [R3] // W0\nFADD R40, R41, R42 // wait5")
+    proof = prove(assemble(bias))
+    assert proof.verdict == "no_overlap"
+    assert "`FADD R40, R41, R42` at 0x60 waits for something else on the scoreboard" in proof.notes[0]
+    own = bias.replace("R41", "R20")
+    assert not any("something else" in note for note in prove(assemble(own)).notes)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -223,3 +224,23 @@ def test_the_sidecars_block_decides_about_passes() -> None:
     assert isinstance(known, TiledKernel)
     assert known.unordered is None
     assert LOAD_A not in text
+
+
+def test_early_loads_clear_what_a_guard_may_skip() -> None:
+    """As written no scalar is cleared; with early loads those of a loop that threads start differently are."""
+    cleared = re.compile(
+        r"for \((?:float|int|(?:un)?signed \w+|char|short) &value(?:_\d)? : \w+_next\) value(?:_\d)? = 0;"
+    )
+    found = 0
+    for text in ALL.values():
+        kernel = read(text, BLOCK)
+        assert isinstance(kernel, TiledKernel)
+        plain, early = (REWRITERS["ldg"](kernel, r) for r in (Remedy(), Remedy(early_loads=True)))
+        assert isinstance(plain, RewrittenSource)
+        assert isinstance(early, RewrittenSource)
+        assert not cleared.search(plain.text)
+        first = cleared.search(early.text)
+        if first is not None:
+            found += 1
+            assert first.start() < early.text.index("for (int pass")
+    assert found

@@ -10,7 +10,7 @@ from tilewright.sass.flow import Flow, flow_of
 from tilewright.sass.inflight import Run, depbar, run_path
 from tilewright.sass.kloop import Work, fair_rivals, find_k_loops, work_of
 from tilewright.sass.listing import Function
-from tilewright.sass.operands import BULK_LOADS, access_bytes, is_global_load
+from tilewright.sass.operands import BULK_LOADS, access_bytes, is_global_load, reads, writes
 from tilewright.sass.rings import Judged, are_alternatives, is_on_mbarriers, judge_ring
 from tilewright.sass.specialised import judge_specialised
 from tilewright.sass.staging import conversions
@@ -260,7 +260,7 @@ def _with_figures(function: Function, path: SteadyPath, run: Run, found: Overlap
         mma_per_tile=round(per_tile),
         excerpt=excerpt_of(function, path, run, found),
         copies=_copy_rows(function, found),
-        notes=(*_remarks(found, overlaps), *proof.notes),
+        notes=(*_remarks(found, overlaps), *_waits_for_another(function, found, overlaps), *proof.notes),
         wait=_wait_text(function, found),
         mean_in_flight=round(found.mean_in_flight, 2),
         tiles_per_trip=found.tiles_per_trip,
@@ -281,6 +281,21 @@ def _remarks(found: Overlap, overlaps: bool) -> list[str]:
     elif overlaps and abs(found.mean_in_flight - round(found.mean_in_flight)) > 0.1:
         remarks.append(f"On average {found.mean_in_flight:.2f} tiles are in flight over a tile's math.")
     return remarks
+
+
+def _waits_for_another(function: Function, found: Overlap, overlaps: bool) -> list[str]:
+    """Where loads are waited for too early: said, when it is not they that the waiting instruction wants."""
+    code, by = function.instructions, function.instructions[found.wait.index]
+    loads = [copy for copy in found.copies if not copy.is_async]
+    if overlaps or not loads or len(loads) < len(found.copies):
+        return []
+    if not {r for c in loads for r in writes(code[c.issued.index])}.isdisjoint({*reads(by), *writes(by)}):
+        return []
+    line = f", line {by.line}" if by.line is not None else ""
+    return [
+        f"`{by.text}` at 0x{by.address:x}{line} waits for something else on the scoreboard that the loads are on: "
+        "the hardware counts them together, so it waits for the loads too."
+    ]
 
 
 def _wait_text(function: Function, found: Overlap) -> str:

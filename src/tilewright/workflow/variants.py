@@ -174,7 +174,8 @@ def _finished(name: str, stages: int, best: Attempt, bench: Bench, tried: tuple[
     baseline = bench.baseline
     refusal = wanting(best, baseline, tried)
     if refusal is None and best.proof.verdict == "no_overlap":
-        refusal = record.Refusal("no_overlap", "the compiler undid the overlap", hint="; ".join(tried))
+        message = ": ".join(("the compiler undid the overlap", *best.proof.notes[:1]))
+        refusal = record.Refusal("no_overlap", message, hint="; ".join(tried))
     if refusal is not None:
         return refused(name, stages, refusal)
     # A twin is worth its compilation where the gain is split into factors: half a tile has none.
