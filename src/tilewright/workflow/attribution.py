@@ -14,8 +14,8 @@ from tilewright.workflow.study import StudiedVariant, Study
 PIPELINED = ("ldg", "ldg_single", "cp_async", "bulk", "tma")
 
 
-def attribute(v: StudiedVariant, studied: Study, ran: Ran) -> record.Attribution | None:
-    """Factors whose product is the variant's speedup, and the warps per SM before and after; None where nothing ran.
+def attribute(v: StudiedVariant, studied: Study, ran: Ran, label: str) -> record.Attribution | None:
+    """What ran as ``label``: factors whose product is the variant's speedup, and the warps per SM before and after; None where nothing ran.
 
     cp_async with S stages: width = baseline / widened; asynchronous copy = widened / ring of 2 that waits at once;
     overlap = that / ring of 2; stages = ring of 2 / ring of S. Where no copy is widened, width is 1; where no ring of 2
@@ -23,7 +23,6 @@ def attribute(v: StudiedVariant, studied: Study, ran: Ran) -> record.Attribution
     (a second buffer, one barrier less); overlap = that twin / ldg. widen: width is all of it. cap_registers and retile
     have no factor of these: what they change is how many warps an SM holds, and the depth of a tile.
     """
-    label = record.variant_label(v.name, v.stages)
     own = _time(ran, label)
     base = ran.baseline_measure.median_us
     if own is None or base is None:

@@ -158,7 +158,7 @@ def _in_emulator(studied: Study, path: Path, spec: LaunchSpec, arch: str, no_gpu
     executor = EmulatorExecutor(arch, main_file=path.name)
     kept = _verify_baseline(studied, spec, executor, say)
     everything = contenders(studied)
-    variants = [row for row in everything if not _is_control(row[0])]
+    variants = [row for row in everything if not _is_control(row[0]) and not row[0].endswith(EARLY)]
     verdicts = _verify_others(variants, kept, executor, say)
     records = {label: verification_record(verdict) for label, verdict in verdicts.items()}
     untimed = evidence.Measurement(reason=no_gpu)
@@ -245,11 +245,14 @@ def contenders(studied: Study) -> list[tuple[str, Artifact, LaunchChange]]:
     out = [(label, v.artifact, v.change) for label, v in built if v.artifact is not None]
     if studied.widened is not None and widened_label(studied) == WIDENED:
         out.append((WIDENED, studied.widened.artifact, studied.widened.change))
+    built += [(early_label(label), v.early) for label, v in built if v.early is not None]
+    out += [(label, v.artifact, v.change) for label, v in built if label.endswith(EARLY) and v.artifact is not None]
     out += [(waited_label(label), v.waited.artifact, v.waited.change) for label, v in built if v.waited is not None]
     return out
 
 
 WIDENED = "widened"
+EARLY = "/early"
 
 
 def widened_label(studied: Study) -> str:
@@ -260,6 +263,11 @@ def widened_label(studied: Study) -> str:
 
 def _is_control(label: str) -> bool:
     return label == WIDENED or label.endswith("/waited")
+
+
+def early_label(label: str) -> str:
+    """The label of a variant with its loads in front of the barrier."""
+    return label + EARLY
 
 
 def waited_label(label: str) -> str:

@@ -36,6 +36,7 @@ class StudiedVariant:
 
     Attributes:
         change: what its launch does differently.
+        early: the same with its loads in front of the barrier, where both orders are right: only a clock can choose.
         side: of `retile`, which side of the tile is halved: ``BK`` or ``BM``.
         host_code: the function that makes what the kernel takes behind its own parameters, and launches it; or "".
     """
@@ -53,6 +54,7 @@ class StudiedVariant:
     waited: StudiedControl | None = None
     side: Literal["BK", "BM", ""] = ""
     host_code: str = ""
+    early: StudiedVariant | None = None
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,26 @@ def make(name: str, stages: int, rewriter: Rewriter, bench: Bench, fits: bool) -
     if good(best, baseline):
         best, told = _without_losing_blocks(best, bench)
         tried += told
-    return _finished(name, stages, best, bench, tuple(tried) if len(tried) > 1 else ())
+    made = _finished(name, stages, best, bench, tuple(tried) if len(tried) > 1 else ())
+    return replace(made, early=_early(best, rewriter, bench)) if made.refusal is None else made
+
+
+def _early(best: Attempt, rewriter: Rewriter, bench: Bench) -> StudiedVariant | None:
+    """The same with its loads in front of the barrier: which order ptxas schedules better, only a clock can tell."""
+    source = best.source
+    if source.variant not in ("ldg", "ldg_single") or source.remedy.early_loads or source.remedy.cap_registers:
+        return None
+    written = rewriter(replace(source.remedy, early_loads=True))
+    if isinstance(written, Refusal) or written.text == source.text:
+        return None
+    outcome = bench.compiler.build(written.text)
+    if isinstance(outcome, CompileFailure):
+        return None
+    other = Attempt(written, outcome, proof_of(outcome, bench.compiler))
+    if not good(other, bench.baseline):
+        return None
+    made = _finished(source.variant, source.stages, other, bench, ())
+    return made if made.refusal is None else None
 
 
 def refused(name: str, stages: int, refusal: record.Refusal) -> StudiedVariant:
