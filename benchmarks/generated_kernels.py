@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT / "tests" / "generated"))
 _NAMES = {"kernels": "tiled kernels", "traps": "tiled kernels with a trap", "mutations": "edits of the examples"}
 
 
-def one(seed: int, what: str, arch: str, names: tuple[str, ...]) -> dict[str, Any]:
+def one(seed: int, what: str, arch: str, names: tuple[str, ...], stages: tuple[int, ...]) -> dict[str, Any]:
     """One kernel, in a folder and with a cache of its own."""
     from judge import Asked, judge, judge_mutant
 
@@ -36,7 +36,7 @@ def one(seed: int, what: str, arch: str, names: tuple[str, ...]) -> dict[str, An
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        asked = Asked(Settings(cache_dir=root / "cache"), arch, names)
+        asked = Asked(Settings(cache_dir=root / "cache"), arch, names, stages)
         if what == "mutations":
             found = judge_mutant(seed, root, asked)
         else:
@@ -76,6 +76,22 @@ def _mark(row: dict[str, Any], what: str) -> str:
     return "" if row["offered"] else f"baseline {row['baseline']}, refused "
 
 
+def _write(a: argparse.Namespace, what: str, rows: list[dict[str, Any]]) -> None:
+    head = {
+        "what": f"random {_NAMES[what]} through `pipeline`, accepted variants verified again at other sizes",
+        "date": datetime.date.today().isoformat(),
+        "executor": "emulator",
+        "arch": a.arch,
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "kind": what,
+        "seeds": [a.first, a.first + len(rows)],
+        "variants": a.variants,
+        "stages": a.stages,
+    }
+    a.out.write_text(json.dumps({**head, "summary": summary(rows), "kernels": rows}, indent=1) + "\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=300)
@@ -85,34 +101,24 @@ def main() -> int:
     parser.add_argument("--traps", action="store_true", help="kernels that must not be rewritten")
     parser.add_argument("--mutations", action="store_true", help="edited examples")
     parser.add_argument("--variants", default="ldg,ldg_single,cp_async")
+    parser.add_argument("--stages", default="2,3", help="of the rings")
     parser.add_argument("--out", type=Path)
     a = parser.parse_args()
-    names = tuple(a.variants.split(","))
+    names, stages = tuple(a.variants.split(",")), tuple(int(n) for n in a.stages.split(","))
     seeds = range(a.first, a.first + a.count)
     what = "mutations" if a.mutations else "traps" if a.traps else "kernels"
     rows: list[dict[str, Any]] = []
     with ProcessPoolExecutor(a.jobs) as pool:
-        for row in pool.map(partial(one, what=what, arch=a.arch, names=names), seeds):
+        for row in pool.map(partial(one, what=what, arch=a.arch, names=names, stages=stages), seeds):
             rows.append(row)
             mark = _mark(row, what)
             if mark or len(rows) % 20 == 0:
                 why = row["error"] or row["wrong"] or row["failed"] or row["refused"][:1]
                 print(f"{len(rows)}/{a.count} seed {row['seed']} {mark}{why}", flush=True)
+            if a.out and (len(rows) % 10 == 0 or len(rows) == a.count):  # a run takes long: what there is, is kept
+                _write(a, what, rows)
     counts = summary(rows)
     print(json.dumps(counts, indent=1))
-    if a.out:
-        head = {
-            "what": f"random {_NAMES[what]} through `pipeline`, accepted variants verified again at other sizes",
-            "date": datetime.date.today().isoformat(),
-            "executor": "emulator",
-            "arch": a.arch,
-            "machine": platform.machine(),
-            "python": platform.python_version(),
-            "seeds": [a.first, a.first + a.count],
-            "kind": what,
-            "variants": names,
-        }
-        a.out.write_text(json.dumps({**head, "summary": counts, "kernels": rows}, indent=1) + "\n")
     return 1 if counts["wrong"] or (a.traps and counts["accepted"]) else 0
 
 
