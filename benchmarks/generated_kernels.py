@@ -29,7 +29,7 @@ _NAMES = {"kernels": "tiled kernels", "traps": "tiled kernels with a trap", "mut
 
 def one(seed: int, what: str, arch: str, names: tuple[str, ...], stages: tuple[int, ...]) -> dict[str, Any]:
     """One kernel, in a folder and with a cache of its own."""
-    from judge import Asked, judge, judge_mutant
+    from judge import Asked, Judged, judge, judge_mutant
 
     from tilewright.settings import Settings
 
@@ -37,10 +37,13 @@ def one(seed: int, what: str, arch: str, names: tuple[str, ...], stages: tuple[i
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         asked = Asked(Settings(cache_dir=root / "cache"), arch, names, stages)
-        if what == "mutations":
-            found = judge_mutant(seed, root, asked)
-        else:
-            found = judge(seed, root, asked, trap=what == "traps")
+        try:
+            if what == "mutations":
+                found = judge_mutant(seed, root, asked)
+            else:
+                found = judge(seed, root, asked, trap=what == "traps")
+        except Exception as error:  # a crash is a fault of its own kind, and must not end the run
+            found = Judged(seed, "", "", "error", error=f"crash: {error!r}")
     return {**found.record(), "seconds": round(time.perf_counter() - start, 2)}
 
 
@@ -71,7 +74,9 @@ def _mark(row: dict[str, Any], what: str) -> str:
         return "WRONG "
     if row["failed"]:
         return "FAILED "
-    if row["error"] and what != "mutations":  # an edit may leave what does not compile
+    if row["error"].startswith("crash") or (
+        row["error"] and what != "mutations"
+    ):  # an edit may leave what does not compile
         return "ERROR "
     return "" if row["offered"] else f"baseline {row['baseline']}, refused "
 
