@@ -167,6 +167,7 @@ REFUSED = (
     Form("unequal_from_sixteen", "for (unsigned k = 16; k != K; k += BK)", "cannot be shown", kind="unsigned"),
     Form("unequal_unknown_step", "for (int k = 0; k != K; k += N)", "cannot be shown"),
     Form("may_end_early", "for (int k = 0; k <= K; k += BK)", "cannot be shown", first="if (k == N) return;"),
+    Form("sum_that_wraps", "for (unsigned k = 0xfffffff0u; k + 16u < K; k += BK)", "not of the form", kind="unsigned"),
     Form("narrow", "for (int k = 0; k <= last; k += BK)", "cannot be shown", before="double last = K - 1;"),
     Form(
         "changed_step", "for (int k = 0; k < K; k += step)", "changes its own", before="int step = BK;",

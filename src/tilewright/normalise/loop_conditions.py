@@ -18,6 +18,7 @@ from tilewright.source.edits import Edit
 from tilewright.source.integer_types import common
 from tilewright.source.kernel import Refusal
 
+_LARGE = 1 << 30  # the sum of two numbers below it does not wrap in any type that a tile loop counts in
 _SWAPPED = {"<=": ">=", ">=": "<=", "!=": "!=", "<": ">", ">": "<"}
 
 
@@ -157,7 +158,9 @@ def _ahead(sites: Sites, ahead: ir.Expr, op: str, bound: ir.Expr, counting: Coun
     kind, distance = sites.types.of(bound), sites.constant(ahead)
     if kind is None or distance is None or distance <= 0 or ahead.span.within or not sites.is_arithmetic(ahead):
         return None
-    if counting.first is None or counting.first < 0 or sites.types.of(ahead) is None:
+    if counting.first is None or not 0 <= counting.first < _LARGE or sites.types.of(ahead) is None:
+        return None
+    if distance >= _LARGE:
         return None
     together = common(common(counting.kind, sites.types.of(ahead) or kind), kind)
     if together != kind.promoted() or together != counting.kind.promoted():

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tilewright.source import intrinsics, ir
 from tilewright.source.effects import Store, short_name
 from tilewright.source.kernel import Refusal
-from tilewright.source.places import Place, Places
+from tilewright.source.places import UNKNOWN, Place, Places
 from tilewright.source.reader import OpenKernel
 
 _WORD = re.compile(rb"\w+")
@@ -91,5 +91,7 @@ class Aliases:
         function = self._kernel.functions.get(short_name(call.callee))
         if function is None:
             return []
+        if function.looks:
+            return [UNKNOWN]
         behind = {i for params in function.params for i, p in enumerate(params) if p.how != "value"}
         return [self._places.at(a) for i, a in enumerate(call.args) if i in behind]

@@ -11,6 +11,7 @@ from tilewright.source.copies import LoadReader
 from tilewright.source.coverage import Coverage
 from tilewright.source.disjoint import Disjoint
 from tilewright.source.expr_types import Types
+from tilewright.source.hidden_changes import hidden_changes
 from tilewright.source.intrinsics import is_known
 from tilewright.source.kernel import (
     Bump,
@@ -33,6 +34,7 @@ from tilewright.source.outside import OutsideUses
 from tilewright.source.placement import enclosing, passed_before
 from tilewright.source.probes import Prober
 from tilewright.source.reader import OpenKernel
+from tilewright.source.reentry import uneven_runs
 from tilewright.source.rows import rows_of_kernel
 from tilewright.source.shared_arrays import shared_arrays
 from tilewright.source.shared_overlap import overlaps
@@ -81,6 +83,9 @@ class _Analysis:
         phases = self.finder.find()
         if isinstance(phases, Refusal):
             return phases
+        refused = hidden_changes(self.kernel, phases.stmt)
+        if refused is not None:
+            return refused
         shared = shared_arrays(self.kernel, self.types)
         if isinstance(shared, Refusal):
             return shared
@@ -228,6 +233,8 @@ class _Analysis:
         """Uses of the staged arrays outside the K-loop, and of arrays that lie over them."""
         coverage = Coverage(self.finder, self.types, shared, self.block, phases)
         found = OutsideUses(self.kernel, self.types, loop.stmt, ids, coverage.filled).find()
+        if found.refusal is None:
+            found = replace(found, refusal=uneven_runs(self.finder, phases, loop, ids, coverage.filled))
         over = overlaps(self.kernel, loop.stmt, shared, ids)
         if isinstance(over, Refusal):
             return found if found.refusal is not None else replace(found, refusal=over)

@@ -64,6 +64,17 @@ def resolve(type_text: str, aliases: dict[str, str] | None = None) -> str:
     return name
 
 
+def is_volatile(type_text: str, aliases: dict[str, str] | None = None) -> bool:
+    """Whether a type is volatile, or a ``typedef`` that it names."""
+    seen: set[str] = set()
+    while aliases and (name := plain(type_text.replace("*", " ").replace("&", " "))) in aliases and name not in seen:
+        if "volatile" in type_text.split():
+            return True
+        seen.add(name)
+        type_text = aliases[name]
+    return re.search(r"\bvolatile\b", type_text) is not None
+
+
 def vector_lanes(type_text: str) -> int | None:
     """Lanes of a built-in vector type: 4 for ``float4``; None for anything else."""
     m = _VECTOR.match(plain(type_text))

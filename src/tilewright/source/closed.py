@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.source import intrinsics, ir
+from tilewright.source.c_types import is_volatile
 from tilewright.source.effects import short_name
 from tilewright.source.kernel import Refusal
 from tilewright.source.kloop import KLoopFinder, Phases
@@ -39,14 +40,14 @@ class Closed:
                     plain = all(intrinsics.asm_kind(p) in ("loads", "values") for p in pieces)
                     if not plain or any(w in code for w in _NOT_PLAIN_ASM):
                         return self._no("the load phase holds inline PTX that does more than load or compute", node)
-                case ir.Cast(type_text=t) if "volatile" in t:
+                case ir.Cast(type_text=t) if is_volatile(t, self._kernel.source.aliases):
                     return self._no("a volatile access must not move", node)
                 case ir.Name(symbol=int(s)) if self._is_volatile(s, 0):
                     return self._no(f"`{self._name(s)}` is volatile: its accesses must not move", node)
                 case ir.Declare(symbols=symbols):
                     for one in symbols:
                         words = one.type_text.split()
-                        if "static" in words or "volatile" in words or one.kind == "shared":
+                        if "static" in words or self._is_volatile(one.id, 8) or one.kind == "shared":
                             return self._no(f"`{one.name}` is volatile, static or shared", node)
                 case ir.Jump(kind="goto" | "return"):
                     return self._no(f"the load phase leaves by `{node.kind}`", node)
@@ -66,12 +67,12 @@ class Closed:
 
     def _is_volatile(self, symbol: int, depth: int) -> bool:
         one = self._symbols[symbol]
-        if "volatile" in one.type_text.split():
+        if is_volatile(one.type_text, self._kernel.source.aliases):
             return True
         if one.init is None or depth > 8 or not (one.pointers or one.reference):
             return False
         for n in ir.walk(one.init):
-            if isinstance(n, ir.Cast) and "volatile" in n.type_text:
+            if isinstance(n, ir.Cast) and is_volatile(n.type_text, self._kernel.source.aliases):
                 return True
             if isinstance(n, ir.Name) and n.symbol is not None and self._is_volatile(n.symbol, depth + 1):
                 return True

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tilewright.source import ir
+from tilewright.source.c_types import is_volatile
 from tilewright.source.constants import Constants
 from tilewright.source.effects import Collector
 from tilewright.source.expr_types import CType, Types
@@ -131,7 +132,7 @@ class LoadReader:
 
     def _declaration(self, stmt: ir.Declare) -> list[LoadItem] | Refusal:
         for s in stmt.symbols:
-            if "volatile" in s.type_text or "static" in s.type_text.split():
+            if self._is_volatile(s.type_text) or "static" in s.type_text.split():
                 return self._no(stmt, f"`{s.name}` is volatile or static")
         reading = [s for s in stmt.symbols if s.init is not None and self._values.reads_memory(s.init)]
         if not reading:
@@ -160,15 +161,18 @@ class LoadReader:
     def _is_zero(self, fill: ir.Expr | None) -> bool:
         return fill is not None and self._values.is_zero(fill)
 
+    def _is_volatile(self, type_text: str) -> bool:
+        return is_volatile(type_text, self.constants.aliases)
+
     def _volatile(self, expr: ir.Expr) -> bool:
         """Whether a cast, or a variable that the expression hangs on, is volatile."""
         for node in ir.walk(expr):
-            if isinstance(node, ir.Cast) and "volatile" in node.type_text:
+            if isinstance(node, ir.Cast) and self._is_volatile(node.type_text):
                 return True
             symbol = self.symbols[node.symbol] if isinstance(node, ir.Name) and node.symbol is not None else None
             if symbol is None:
                 continue
-            if "volatile" in symbol.type_text:
+            if self._is_volatile(symbol.type_text):
                 return True
             if (symbol.pointers or symbol.reference) and symbol.init is not None and self._volatile(symbol.init):
                 return True
@@ -239,7 +243,7 @@ class LoadReader:
         if kind is None or width is None or kind.pointers:
             what = f"the type stored to `{array.name}` is not known"
             return self._no(stmt, what, "use a built-in scalar or vector type")
-        if self._volatile(value) or "volatile" in array.type_text:
+        if self._volatile(value) or self._is_volatile(array.type_text):
             return self._no(stmt, "a volatile access must not move")
         loaded = self._values.read(value)
         if loaded is not None:
@@ -278,7 +282,7 @@ class LoadReader:
         if self._normal(then.left) != self._normal(other.left):
             return self._no(stmt, "the two branches of an `if` in the load phase store to different places")
         array = self._array(then.left)
-        if array is None or other.span.within or then.span.within or "volatile" in array.type_text:
+        if array is None or other.span.within or then.span.within or self._is_volatile(array.type_text):
             return self._no(stmt, "an `if` in the load phase does not store to a plain element of a shared array")
         kind, width = self.types.of(then.left), self.types.bytes_of(then.left)
         if kind is None or width is None or kind.pointers:
@@ -348,7 +352,7 @@ class LoadReader:
         name = ir.Name(v.span, v.name, v.id)
         kind, width = self.types.of(target), self.types.bytes_of(target)
         same = self.types.same(kind, self.types.of(name)) and self.types.same(kind, self.types.of(loaded.source))
-        odd = {"volatile", "static"} & set(v.type_text.split()) or "volatile" in array.type_text
+        odd = {"volatile", "static"} & set(v.type_text.split()) or self._is_volatile(array.type_text)
         if kind is None or width is None or kind.pointers or not same or odd or self._volatile(loaded.source):
             return None
         if any(self._side_effect(s) is not None for s in stmt.body):

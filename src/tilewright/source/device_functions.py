@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.source import ir
-from tilewright.source.effects import Collector, DeviceFunction, Effects, Parameter, Store
+from tilewright.source.effects import Collector, DeviceFunction, Effects, Parameter, Store, short_name
 from tilewright.source.expr_types import Types
 from tilewright.source.intrinsics import VALUES
 from tilewright.source.leaks import Leaks
@@ -41,8 +41,10 @@ def _summary(
     stored: set[int] = set()
     leaked: set[int] = set()
     xored: set[int] = set()
+    looks = False
     for parsed in definitions:
         collector = Collector(parsed.symbols, done, parsed.body.body, kernel=False, aliases=aliases)
+        looks |= any(_looks(n, collector, done) for n in ir.walk(parsed.body))
         effects = collector.collect(parsed.body.body)
         positions = {p.id: i for i, p in enumerate(parsed.params)}
         for store in effects.stores:
@@ -68,7 +70,19 @@ def _summary(
                 leaked.add(positions[p.id])
     params = tuple(tuple(_passing(p) for p in parsed.params) for parsed in definitions)
     pure = all(_is_pure(p, done) for p in definitions)
-    return DeviceFunction(name, params, frozenset(stored), frozenset(leaked), frozenset(xored), merged, pure)
+    sets = frozenset(stored), frozenset(leaked), frozenset(xored)
+    return DeviceFunction(name, params, *sets, merged, pure, looks)
+
+
+def _looks(node: ir.Stmt | ir.Expr, collector: Collector, done: Mapping[str, DeviceFunction]) -> bool:
+    """Whether a node reads memory behind an address that is not one of the arguments."""
+    match node:
+        case ir.Index() | ir.Unary(op="*") | ir.Member(arrow=True):
+            return collector.places.of(node).space not in ("local", "param", "shared")
+        case ir.Call(callee=c):
+            callee = done.get(short_name(c))
+            return callee is not None and callee.looks
+    return False
 
 
 def _is_pure(parsed: ParsedKernel, done: Mapping[str, DeviceFunction]) -> bool:

@@ -30,6 +30,7 @@ class DeviceFunction:
         stored: positions of the arguments that some definition stores through.
         leaked: positions of the arguments whose address some definition hands out as a number or pointer.
         xored: positions of the arguments that some definition XORs with something.
+        looks: it may read memory that it was not given.
         pure: its value follows from its arguments alone, which are all taken by value.
     """
 
@@ -40,6 +41,7 @@ class DeviceFunction:
     xored: frozenset[int]
     effects: Effects
     pure: bool = False
+    looks: bool = False
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,10 @@ def _alias_pairs(root: Node) -> Iterator[tuple[str, str]]:
             if name is not None and kind is not None:
                 yield text(name), text(kind)
         elif node.type == "type_definition" and kind is not None:
+            qualifiers = [text(c) for c in node.named_children if c.type == "type_qualifier"]
             for declarator in node.children_by_field_name("declarator"):
                 if declarator.type == "type_identifier":
-                    yield text(declarator), text(kind)
+                    yield text(declarator), " ".join([*qualifiers, text(kind)])
 
 
 def constants(root: Node, parser: Parser, macros: dict[str, Macro]) -> dict[str, Constant]:

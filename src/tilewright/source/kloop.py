@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tilewright.source import intrinsics, ir, lexical
 from tilewright.source.c_types import int_kind
 from tilewright.source.effects import Collector, Effects
+from tilewright.source.integer_types import IntegerTypes, common
 from tilewright.source.kernel import KLoop, Refusal
 from tilewright.source.loops import Header, counted_header
 from tilewright.source.one_barrier import OneBarrier
@@ -256,7 +257,31 @@ class KLoopFinder:
         step = self._constant(header.step)
         if step is not None and step <= 0:
             return self._no("the K-loop does not count upwards", loop)
+        bound = IntegerTypes(self.kernel.constants, self.kernel.symbols).of(header.bound)
+        turned = bound is not None and not kind.unsigned and common(kind, bound).unsigned
+        if turned and not self._starts_above_zero(header.first, 0):
+            # Below zero it passes for a large number: no tile is computed, but later ones would be loaded.
+            what = f"`{header.var.name}` may start below zero, and is compared with an unsigned bound"
+            return self._no(what, loop, "make the bound signed")
         return None
+
+    def _starts_above_zero(self, expr: ir.Expr, depth: int) -> bool:
+        """Whether an index that a loop starts from is never negative, overflow left aside."""
+        value = self.kernel.constants.evaluate(expr)
+        if value is not None or depth > 16:
+            return value is not None and value >= 0
+        kind = IntegerTypes(self.kernel.constants, self.kernel.symbols).of(expr)
+        if kind is not None and kind.unsigned and not isinstance(expr, ir.Binary | ir.Cast | ir.Unary):
+            return True
+        match expr:
+            case ir.Binary(op="+" | "*" | "/" | "%", left=a, right=b):
+                return self._starts_above_zero(a, depth + 1) and self._starts_above_zero(b, depth + 1)
+            case ir.Cast(operand=x):
+                return self._starts_above_zero(x, depth + 1)
+            case ir.Name():
+                init = self.uniformity.fixed(expr, -1)
+                return init is not None and self._starts_above_zero(init, depth + 1)
+        return False
 
     def _constant(self, expr: ir.Expr) -> int | None:
         """The value of a constant, or of a variable that is set to one and never changed."""

@@ -148,7 +148,9 @@ class Places:
         if symbol.kind == "param" and symbol.dims and not symbol.reference:
             return self.pointee(symbol)  # an array parameter is a pointer to rows
         if not symbol.reference:
-            return Place("local", symbol.id)
+            # A static variable is memory that outlives the call, and that all threads share.
+            static = symbol.kind == "local" and "static" in symbol.type_text.split()
+            return UNKNOWN if static else Place("local", symbol.id)
         if symbol.kind == "param":
             return Place("param", symbol.id)
         if symbol.init is None or symbol.id in self._busy:

@@ -78,7 +78,7 @@ class Opened:
     """What the analysis starts from.
 
     Attributes:
-        block: threads of a block. shared_bytes: dynamic shared memory, where it is the same at every size set.
+        block: threads of a block. shared_bytes: dynamic shared memory. Each where it is the same at every size set.
         notes: what was chosen where the file leaves a choice. template: the template arguments, in order.
     """
 
@@ -130,9 +130,11 @@ def open_file(
         check_against(spec, function.params, constants, bound_of(function.launch_bounds, constants))
         if spec.reference is not None:
             load_reference(spec.reference)  # a reference that cannot be read is found here, not on the GPU
-        block = bind(spec, "default", constants).block
-        launches = {bind(spec, name, constants).shared_bytes for name in spec.sizes}
-        shared_bytes = launches.pop() if len(launches) == 1 else None
+        launches = [bind(spec, name, constants) for name in spec.sizes]
+        # Nothing may rest on what is not the same at every size.
+        blocks, pools = {x.block for x in launches}, {x.shared_bytes for x in launches}
+        block = blocks.pop() if len(blocks) == 1 else None
+        shared_bytes = pools.pop() if len(pools) == 1 else None
     notes = (chosen.note,) if chosen.note else ()
     return Opened(source, function, opened, compiler, baseline, block, shared_bytes, notes, tuple(arguments.values()))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.errors import TilewrightError
 from tilewright.launch.bind import bind
 from tilewright.launch.spec import LaunchSpec
 from tilewright.source.kernel import TiledKernel
@@ -23,7 +24,10 @@ def trip_sets(
     depth = kernel.tile.bk
 
     def trips(changed: dict[str, int]) -> int | None:
-        return trip_count(kernel, bind(spec, changed, constants).scalars)
+        try:
+            return trip_count(kernel, bind(spec, changed, constants).scalars)
+        except TilewrightError:
+            return None  # no launch at all: a size of the block, say
 
     here = trips(dict(sizes))
     if here is None:

@@ -1,0 +1,49 @@
+"""Size sets whose blocks differ: nothing rests on the block of one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trap_kernels import gemm
+
+from tilewright.launch.sidecar import parse_sidecar
+from tilewright.settings import Settings
+from tilewright.source.kernel import TiledKernel
+from tilewright.workflow.opening import Opened, open_file
+from tilewright.workflow.trip_sets import trip_sets
+from tilewright.workflow.understanding import understand
+
+_HEAD = """kernel = "gemm"
+[launch]
+grid = [2, 2, 1]
+block = [16, "H", 1]
+[sizes]
+"""
+_ARRAYS = "".join(
+    f'[[args]]\nname = "{n}"\ndtype = "float32"\nshape = ["{a}", "{b}"]\n' for n, a, b in ("AMK", "BKN", "CMN")
+)
+_ARRAYS += 'role = "out"\n'
+_SCALARS = "".join(f'[[args]]\nname = "{n}"\ndtype = "int32"\nvalue = "{n}"\n' for n in "MNK")
+
+
+def _opened(tmp_path: Path, *heights: int) -> Opened:
+    sets = [f"{n} = {{ M = 32, N = 32, K = 64, H = {h} }}\n" for n, h in zip(("default", "low"), heights, strict=False)]
+    path = tmp_path / "k.cu"
+    path.write_text(gemm())
+    spec = parse_sidecar(_HEAD + "".join(sets) + _ARRAYS + _SCALARS, tmp_path / "k.toml")
+    return open_file(path.read_bytes(), path, None, spec, "sm_86", Settings(cache_dir=tmp_path / "cache"), False)
+
+
+def test_only_one_block_for_all_sizes_is_relied_on(tmp_path: Path) -> None:
+    assert _opened(tmp_path, 16, 16).block == (16, 16, 1)
+    assert _opened(tmp_path, 16, 8).block is None
+
+
+def test_a_size_of_the_block_is_not_grown_beyond_what_can_be_launched(tmp_path: Path) -> None:
+    """Looking for the size that the K-loop runs over tries large values: one that no launch takes is no error."""
+    opened = _opened(tmp_path, 16)
+    kernel = understand(opened.kernel, opened.block)
+    assert isinstance(kernel, TiledKernel)
+    name, sets = trip_sets(kernel, opened.compiler.spec, {}, (3,))
+    assert name == "K"
+    assert {s["H"] for s in sets.values()} == {16}
