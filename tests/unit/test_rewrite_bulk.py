@@ -258,6 +258,27 @@ def test_a_column_that_may_be_below_zero_is_asked_in_the_kernel() -> None:
     assert "use_maps != 0 && k0 - 4 >= 0" in written(tma, read(kernel(halo))).text
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "checks", "refused"),
+    [
+        ("for (int k0 = 0;", "for (int k0 = 4;", (), ""),
+        ("for (int k0 = 0;", "for (int k0 = 2;", (), "8 bytes behind a multiple of 16"),
+        ("k0 + q", "k0 + 1 + q", (), "4 bytes behind a multiple of 16"),
+        ("for (int k0 = 0;", "for (int k0 = M;", ("k0 >= 0", "(k0) % 4 == 0"), ""),
+    ],
+)
+def test_a_box_begins_at_a_multiple_of_16_bytes(old: str, new: str, checks: tuple[str, ...], refused: str) -> None:
+    """Measured on an H200: a box that begins elsewhere along its rows is an illegal instruction."""
+    assert old in kernel(LOOP)
+    box = only(kernel(LOOP).replace(old, new)).box
+    if refused:
+        assert isinstance(box, Refusal)
+        assert refused in box.message
+    else:
+        assert isinstance(box, Box)
+        assert box.checks == checks
+
+
 def test_coordinates_are_ints() -> None:
     text = kernel(LOOP).replace("int M, int K", "size_t M, int K")
     box = only(text).box

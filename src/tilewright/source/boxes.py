@@ -22,6 +22,7 @@ from tilewright.source.row_map import Box
 if TYPE_CHECKING:
     import numpy as np
 
+ROW_ALIGNMENT_BYTES = 16  # an H200 takes any other first column for an illegal instruction
 MAX_BOX = 256  # CUDA Driver API, cuTensorMapEncodeTiled: boxDim
 TARGET_ALIGNMENT_BYTES = 128  # PTX ISA, cp.async.bulk.tensor: of the place in shared memory
 
@@ -38,6 +39,23 @@ class Comparison:
     strict: bool
     distance: Form
     signed: bool
+
+
+@dataclass(frozen=True)
+class Steady:
+    """What is known of the K-loop's variable: the constants that it starts from and steps by; None where not known."""
+
+    start: int | None
+    step: int | None
+
+    @property
+    def positive(self) -> bool:
+        """It never falls below zero."""
+        return self.start is not None and self.start >= 0 and (self.step or 0) > 0
+
+    def remainder(self, of: int) -> int | None:
+        """What is left when it is divided, where that is always the same."""
+        return self.start % of if self.start is not None and self.step is not None and self.step % of == 0 else None
 
 
 class _Site(Protocol):
@@ -70,18 +88,18 @@ def box_of(
     compared: list[Comparison] | str,
     no: Callable[[str], Refusal],
     text: bytes,
-    positive_start: bool,
+    loop: Steady,
 ) -> Box | Refusal:
     """The box that the rows of a site are; else why they are none."""
-    found = _Boxer(lattice, text, positive_start).box(site, array, runs, compared)
+    found = _Boxer(lattice, text, loop).box(site, array, runs, compared)
     return no(found) if isinstance(found, str) else found
 
 
 class _Boxer:
-    def __init__(self, lattice: Lattice, text: bytes, positive_start: bool) -> None:
+    def __init__(self, lattice: Lattice, text: bytes, loop: Steady) -> None:
         self.l = lattice
         self.text = text
-        self.positive_start = positive_start
+        self.loop = loop
 
     def box(self, site: _Site, array: SharedArray, runs: _Runs, compared: list[Comparison] | str) -> Box | str:
         place = self._from_parameter(site.source)
@@ -119,6 +137,12 @@ class _Boxer:
         wide = [c for c in compared if self.l.kind(c.large) != IntKind(32, False)]
         needs += tuple(f"{bound} <= 2147483647" for bound in dict.fromkeys((columns, rows)) if wide)
         checks = tuple(f"{t} >= 0" for t, f in zip(origin, (x, y), strict=True) if not self._nonnegative(f, start))
+        lanes = ROW_ALIGNMENT_BYTES // element
+        beside = self._beside(x, start, lanes)
+        if beside:
+            return f"the box begins {beside * element} bytes behind a multiple of {ROW_ALIGNMENT_BYTES} along its rows"
+        if beside is None:
+            checks += (f"({origin[0]}) % {lanes} == 0",)
         return Box(pointer.name, element, *shape, columns, rows, step, origin[0], origin[1], needs, checks)
 
     def _from_parameter(self, source: ir.Expr) -> tuple[ir.Symbol, Form] | None:
@@ -220,6 +244,29 @@ class _Boxer:
     def _nonnegative(self, form: Form, point: int) -> bool:
         return all(int(c[point]) >= 0 and all(self._never_negative(a) for a in m) for m, c in form.terms.items())
 
+    def _beside(self, form: Form, point: int, lanes: int) -> int | None:
+        """What is left when a column is divided by ``lanes``; None where that is known at run time only."""
+        out = 0
+        for monomial, factors in form.terms.items():
+            factor = int(factors[point])
+            for atom in monomial:
+                left = self._remainder(atom, lanes)
+                if left is None and factor % lanes:
+                    return None
+                factor *= left or 0
+            out += factor
+        return out % lanes
+
+    def _remainder(self, atom: str, lanes: int) -> int | None:
+        _, mark, number = atom.rpartition("#")
+        if not mark or not number.isdigit():
+            return None
+        if int(number) == self.l.steady:
+            return self.loop.remainder(lanes)
+        init = self.l.initial(int(number))
+        form = self.l.form(init) if init is not None else None
+        return None if form is None else self._beside(form, 0, lanes)
+
     def _never_negative(self, atom: str) -> bool:
         if atom.startswith(("blockIdx.", "gridDim.")):
             return True
@@ -228,7 +275,7 @@ class _Boxer:
             return False
         s = int(number)
         if s == self.l.steady:
-            return self.positive_start
+            return self.loop.positive
         init = self.l.initial(s)
         return init is not None and self._is_nonnegative(init)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.source import ir
-from tilewright.source.boxes import Comparison, box_of
+from tilewright.source.boxes import Comparison, Steady, box_of
 from tilewright.source.copy_sites import Site, Unplaced, sites_of, sites_of_stream
 from tilewright.source.expr_types import Types
 from tilewright.source.forms import Form
@@ -51,7 +51,7 @@ class RowReader:
         arrays: the shared arrays by symbol.
         line: line of a byte offset.
         enter: a fresh lattice at a copy.
-        positive_start: the K-loop's variable never falls below zero.
+        steady: what is known of the K-loop's variable.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class RowReader:
         arrays: dict[int, SharedArray],
         line: Callable[[int], int],
         lattice: Callable[[], Lattice],
-        positive_start: bool,
+        steady: Steady,
     ) -> None:
         self._text = text
         self._arrays = arrays
         self._line = line
         self._lattice = lattice
-        self._positive_start = positive_start
+        self._steady = steady
 
     def read(self, sites: Sequence[Site | Unplaced]) -> dict[int, tuple[RowMap, ...] | Refusal]:
         """The rows of every staged array, or why it has none."""
@@ -116,7 +116,7 @@ class RowReader:
         line = self._line(site.stmt.span.start)
         boxed = box_of(
             site, array, lattice, runs, compared, lambda what: self._no(site.stmt, what), self._text,
-            self._positive_start,
+            self._steady,
         )  # fmt: skip
         return RowMap(
             site.array, array.name, line, len(runs.points), runs.row_bytes, first, pitch, target, source, inside, boxed
@@ -283,9 +283,8 @@ def rows_of_kernel(
     def lattice() -> Lattice:
         return Lattice(kernel.constants, types, kernel.symbols, uniformity, arrays, known, loop.var.id, outside)
 
-    start = kernel.constants.evaluate(loop.first)
-    positive = start is not None and start >= 0 and (loop.step_value or 0) > 0
-    return RowReader(text, arrays, line, lattice, positive).read(sites)
+    steady = Steady(kernel.constants.evaluate(loop.first), loop.step_value)
+    return RowReader(text, arrays, line, lattice, steady).read(sites)
 
 
 def _is_thread_index(node: ir.Member) -> bool:
