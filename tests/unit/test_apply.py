@@ -150,3 +150,32 @@ def test_byte_order_mark_line_ends_and_mode_stay(tmp_path: Path) -> None:
     assert data.startswith(b"\xef\xbb\xbf")
     assert data.count(b"\n") == data.count(b"\r\n")
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+TWO = "void one(float* a) {{\n    {first}\n}}\nvoid two(float* a) {{\n    {second}\n}}\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "launch", "code"),
+    [
+        ("k<<<1, 32>>>(a);", "k<<<2, 32>>>(a);", Launch(), ""),
+        ("k<<<1, 32>>>(a);", "k<<<1, dim3(32, 1)>>>(a);", Launch(), ""),
+        ("k<<<1, 32>>>(a);", "const int t = 32;\n    k<<<1, t>>>(a);", Launch(), ""),
+        ("k<<<1, 32>>>(a);", "k<<<1, 64>>>(a);", Launch(), "apply/other_launch"),
+        ("dim3 b(32);\n    k<<<1, b>>>(a);", "dim3 b(32, 2);\n    k<<<1, b>>>(a);", Launch(), "apply/other_launch"),
+        ("k<<<1, 32, 64>>>(a);", "k<<<1, 32, 64>>>(a);", Launch(changed_bytes=4096), ""),
+        ("k<<<1, 32, 64>>>(a);", "k<<<1, 32, 128>>>(a);", Launch(changed_bytes=4096), "apply/other_launch"),
+        ("k<<<1, 32, 64>>>(a);", "k<<<1, 32, 128>>>(a);", Launch(), ""),
+    ],
+)
+def test_launches_of_one_file_are_alike(tmp_path: Path, first: str, second: str, launch: Launch, code: str) -> None:
+    """What was verified with one block, or one size of dynamic memory, says nothing of another."""
+    path = tmp_path / "k.cu"
+    text = KERNEL + TWO.format(first=first, second=second)
+    file = receipt_for(path, text, launch, launch.changed_bytes or 0)
+    if code:
+        assert refused(file) == code
+        assert path.read_text() == text
+    else:
+        apply(file)
+        assert path.read_text() != text

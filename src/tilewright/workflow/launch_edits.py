@@ -31,6 +31,7 @@ def with_launches(before: str, kernel: Kernel, variant: Variant, opt_in_bytes: i
     if len(sites) != len(launch_sites(before, name)):
         raise _refused(kernel, None, "launch_sites", "The variant's text does not hold the launches of the file.")
     _check_instantiations(kernel, before)
+    _check_alike(kernel, text, sites, launch.changed_bytes is not None)
     if launch.extra_args:
         wanted = ", ".join(launch.extra_args)
         message = f"{variant.label} takes further arguments ({wanted}), which the host has to make for every launch."
@@ -69,6 +70,29 @@ def _check_instantiations(kernel: Kernel, before: str) -> None:
             listed = ", ".join(a if a is not None else "?" for a in arguments)
             message = f"{kernel.name} is launched as <{listed}>; <{', '.join(kernel.template)}> was verified."
             raise _refused(kernel, line, "other_instantiation", message)
+
+
+def _check_alike(kernel: Kernel, text: str, sites: Sequence[LaunchSite], with_bytes: bool) -> None:
+    """One launch was verified: others may have another grid, but neither other blocks nor other dynamic bytes."""
+    for what, place in (("threads", 1), ("dynamic bytes", 2)):
+        if place == 2 and not with_bytes:
+            continue
+        said = {_said(text, site, place): site for site in sites}
+        if len(said) > 1:
+            line = max(site.line for site in said.values())
+            message = f"{kernel.name} is launched with other {what} here than elsewhere in the file; one was verified."
+            raise _refused(kernel, line, "other_launch", message)
+
+
+def _said(text: str, site: LaunchSite, place: int) -> str:
+    """A part of a launch's configuration, its locals replaced by what they are."""
+    local = definitions(text, site)
+    out = site.config[place] if len(site.config) > place else "0"
+    for _ in range(4):
+        out = re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda m: local.get(m[0], m[0]), out)
+    out = re.sub(r"\s+", "", out)
+    inside = re.fullmatch(r"(?:dim3)?\((.*)\)", out)
+    return re.sub(r"(?:,1)+$", "", inside[1] if inside is not None else out)
 
 
 def _check_grid(kernel: Kernel, text: str, sites: Sequence[LaunchSite], launch: Launch) -> None:
