@@ -61,6 +61,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "variants_accepted": sum(variants.values()),
         "accepted_by_variant": dict(variants),
         "wrong": sum(len(r["wrong"]) for r in rows),
+        "offered_in_spite_of_a_trap": sum(len(r["rash"]) for r in rows),
         "failed_own_verification": sum(len(r["failed"]) for r in rows),
         "not_judged_at_other_sizes": sum(bool(r["unjudged"]) for r in rows),
         "errors": sum(bool(r["error"]) for r in rows),
@@ -70,7 +71,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _mark(row: dict[str, Any], what: str) -> str:
     """How a line of progress begins; "" for a kernel of which nothing need be said."""
-    if row["wrong"] or (what == "traps" and row["offered"]):
+    if row["wrong"] or row["rash"]:
         return "WRONG "
     if row["failed"]:
         return "FAILED "
@@ -124,7 +125,7 @@ def main() -> int:
                 _write(a, what, rows)
     counts = summary(rows)
     print(json.dumps(counts, indent=1))
-    return 1 if counts["wrong"] or (a.traps and counts["accepted"]) else 0
+    return 1 if counts["wrong"] or counts["offered_in_spite_of_a_trap"] else 0
 
 
 if __name__ == "__main__":

@@ -50,8 +50,16 @@ class Judged:
     refused: tuple[str, ...] = ()
     error: str = ""
 
+    @property
+    def rash(self) -> tuple[str, ...]:
+        """What was offered in spite of the trap. What an earlier tile left in *one* buffer stays there for a rewrite
+        that keeps one buffer, so that one may be offered, and is held against the kernel as any other is.
+        """
+        single = "ldg_single" if self.trap == "stale_fill" else None
+        return tuple(x for x in self.offered if self.trap and x.split()[0] != single)
+
     def record(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "rash": self.rash}
 
 
 @dataclass(frozen=True)
