@@ -6,6 +6,7 @@ import pytest
 from source_samples import opened
 
 from tilewright.rewrite.retile import Retiling, Side, retiling, shared_with
+from tilewright.rewrite.retile_steps import once_a_tile
 from tilewright.source.analysis import analyse
 from tilewright.source.kernel import Refusal, TiledKernel
 
@@ -101,3 +102,33 @@ def test_another_kernel_that_hangs_on_the_constant_is_found() -> None:
     kernel = opened(HEAD + "#define BK 32\n#define DEEP (BK * 2)\n" + KERNEL + other, None, "gemm")
     assert shared_with(kernel, frozenset({"BK"})) == "other"
     assert shared_with(kernel, frozenset({"BM"})) is None
+
+
+MATH = "for (int kk = 0; kk < BK; ++kk) sum += as[threadIdx.x % BM][kk] * bs[kk][threadIdx.x % BN];"
+
+
+@pytest.mark.parametrize(
+    ("compute", "words"),
+    [
+        (MATH, ""),
+        ("for (int kk = 0; kk < STEPS; ++kk) sum += as[0][kk * 4] * bs[kk * 4][1];", ""),
+        ("const int d = BK / 2;\n        for (int kk = 0; kk < d; ++kk) sum += as[0][kk];", ""),
+        ("for (int kk = 0; kk < BK; ++kk) if (k0 + kk < k) sum += as[0][kk];", ""),
+        ("for (int kk = 0; kk < min(BK, k - k0); ++kk) sum += as[0][kk];", ""),
+        ("for (int r = 0; r < 2; ++r) for (int kk = 0; kk < BK; ++kk) sum += as[r][kk];", ""),
+        (MATH + "\n        if (k > 999) sum *= 0.5f;", "`sum` once a tile"),
+        (MATH + "\n        sum = sum > 1.0f ? 1.0f : sum;", "`sum` once a tile"),
+        ("float part = 0.0f;\n        " + MATH.replace("sum", "part") + "\n        sum += part;", "`sum` once a tile"),
+        (MATH + "\n        atan_into(&sum);", "`sum` once a tile"),
+        ("for (int kk = 0; kk < BK; ++kk) sum += k0 == 999 ? 0.0f : as[0][kk];", "looks at `k0`"),
+    ],
+)
+def test_what_is_done_once_a_tile(compute: str, words: str) -> None:
+    """Half tiles would do it twice as often: at the sizes that are run it may not show."""
+    head = "#define BK 32\n#define STEPS (BK / 4)\n__device__ void atan_into(float *x) { *x = *x * 0.5f; }\n"
+    assert MATH in KERNEL
+    tiled = analyse(opened(HEAD + head + KERNEL.replace(MATH, compute), None, "gemm"), (128, 1, 1))
+    assert isinstance(tiled, TiledKernel), tiled
+    found = once_a_tile(tiled, {"BK", "STEPS"})
+    assert (found is not None) == bool(words)
+    assert found is None or words in found.message

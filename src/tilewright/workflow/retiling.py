@@ -13,6 +13,7 @@ from tilewright.receipt import record
 from tilewright.rewrite import cp_async
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.rewrite.retile import SIDES, Retiling, Side, retiling, shared_with
+from tilewright.rewrite.retile_steps import once_a_tile
 from tilewright.source.edits import unified_diff
 from tilewright.source.kernel import Refusal, TiledKernel
 from tilewright.source.reader import OpenKernel, reopen
@@ -79,6 +80,9 @@ def _at_half(bench: Bench, kernel: TiledKernel, side: Side) -> Retiled | record.
     other = shared_with(bench.opened.kernel, frozenset(change.constants))
     if other is not None:
         return _no(f"`{made.name}` also decides how the kernel `{other}` works", made)
+    often = once_a_tile(kernel, frozenset(change.constants)) if made.side == "BK" else None
+    if often is not None:
+        return refusal_record(often)
     outcome = bench.compiler.build(made.text)
     if isinstance(outcome, CompileFailure):
         return _no(f"it does not compile at {made.name} = {made.after}: {outcome.message}", made)
@@ -128,7 +132,7 @@ def _read(
     block, shared_bytes = opened.block, opened.shared_bytes
     if spec is not None:
         launch = bind(spec, "default", bench.constants, change)
-        block = launch.block
+        block = launch.block if block is not None else None
         shared_bytes = launch.shared_bytes if shared_bytes is not None else None
     read = understand(again, block, shared_bytes, opened.no_alias)
     if not isinstance(read, Refusal):
