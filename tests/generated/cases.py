@@ -12,7 +12,7 @@ from tilewright.settings import Settings
 
 SEEDS = range(100, 130)
 TRAP_SEEDS = (1000, 1001, 1004, 1006, 1011, 1014, 1016, 1020)  # each kind of trap
-MUTANT_SEEDS = range(12)
+MUTANT_SEEDS = (1, 3, 6, 7, 8, 10, 15, 17, 22, 24)
 # By turns, for the time that it takes; ``benchmarks/generated_kernels.py`` runs all of them on each kernel.
 NAMES = (("ldg", "cp_async"), ("ldg_single",))
 
