@@ -15,7 +15,9 @@ PIPELINED = ("ldg", "ldg_single", "cp_async", "bulk", "tma")
 
 
 def attribute(v: StudiedVariant, studied: Study, ran: Ran, label: str) -> record.Attribution | None:
-    """What ran as ``label``: factors whose product is the variant's speedup, and the warps per SM before and after; None where nothing ran.
+    """What ran as ``label``: factors whose product is the variant's speedup, and the warps per SM before and after.
+
+    None where nothing ran.
 
     cp_async with S stages: width = baseline / widened; asynchronous copy = widened / ring of 2 that waits at once;
     overlap = that / ring of 2; stages = ring of 2 / ring of S. Where no copy is widened, width is 1; where no ring of 2
