@@ -31,6 +31,13 @@ REMEDIES = (
     Remedy(restore_unroll=True, unroll_one=True, early_loads=True),
     Remedy(restore_unroll=True, unroll_one=True, early_loads=True, fence=True),
 )
+# Where nothing has overlapped so far: the load phase cut elsewhere, by itself and with what has to hold it in place.
+OTHER_CUT = (
+    Remedy(at_loads=True),
+    Remedy(at_loads=True, restore_unroll=True, unroll_one=True),
+    Remedy(at_loads=True, restore_unroll=True, unroll_one=True, early_loads=True),
+    Remedy(at_loads=True, restore_unroll=True, unroll_one=True, early_loads=True, fence=True),
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,9 @@ def make(name: str, stages: int, rewriter: Rewriter, bench: Bench, fits: bool) -
         return refused(name, stages, why)
     attempts: list[Attempt] = []
     tried: list[str] = []
-    for remedy in REMEDIES:
+    for remedy in (*REMEDIES, *OTHER_CUT):
+        if remedy.at_loads and any(a.proof.verdict != "no_overlap" for a in attempts if not a.source.remedy.at_loads):
+            break
         written = rewriter(remedy)
         if isinstance(written, Refusal):
             return refused(name, stages, refusal_record(written))
@@ -95,7 +104,7 @@ def make(name: str, stages: int, rewriter: Rewriter, bench: Bench, fits: bool) -
                     hint="ask for fewer stages",
                 ),
             )
-        if attempts and written.text == attempts[-1].source.text:
+        if any(written.text == a.source.text for a in attempts):
             continue
         outcome = compiler.build(written.text)
         if isinstance(outcome, CompileFailure):
