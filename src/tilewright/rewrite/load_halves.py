@@ -43,6 +43,8 @@ class LoadHalves:
         self.more = n.fresh("has_next")
         self.next_k = n.fresh(f"{context.kernel.loop.var.name}_next")
         self._loaded = {id(load): n.fresh(f"{self._name(load)}_loaded") for load in split.loads}
+        blocks = (n.body for s in stream.body for n in ir.walk(s) if isinstance(n, ir.Block))
+        self._listed = {id(s) for body in (stream.body, *blocks) for s in body}  # statements that are no whole branch
         early = context.remedy.early_loads
         skipped = [x for x in split.loads if self._may_be_skipped(x) and len(x.loops) < 2 and _empty(x.type_text)]
         self._cleared = skipped if early else []
@@ -92,13 +94,17 @@ class LoadHalves:
         lines = []
         for load in loads:
             line = f"{self._register(load)} = {self.c.source(load.expr)};"
-            tests = [self.c.operand(g) if holds else f"!({self.c.source(g)})" for g, holds in load.guards]
-            lines.append(f"if ({' && '.join(tests)}) {line}" if tests else line)
-        if len(lines) == 1 and not loads[0].guards:
-            return Edit(stmt.span.start, stmt.span.end, lines[0])
+            lines.append(f"if ({self._guard(load)}) {line}" if load.guards else line)
         indent = indent_at(self.c.kernel.text, stmt.span.start)
+        if id(stmt) in self._listed or (len(lines) == 1 and not loads[0].guards):
+            return Edit(stmt.span.start, stmt.span.end, f"\n{indent}".join(lines))
         inner = "".join(f"\n{indent}    {line}" for line in lines)
         return Edit(stmt.span.start, stmt.span.end, f"{{{inner}\n{indent}}}")  # an else behind it stays whose it was
+
+    def _guard(self, load: GlobalLoad) -> str:
+        if len(load.guards) == 1 and load.guards[0][1]:
+            return self.c.source(load.guards[0][0])
+        return " && ".join(self.c.operand(g) if holds else f"!({self.c.source(g)})" for g, holds in load.guards)
 
     def _clearing(self) -> list[str]:
         """Where loads are issued early: a load into a register that may still hold one waits, and others with it."""
