@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from trap_kernels import LOAD_B, gemm
+from trap_kernels import LOAD_B, MATH, gemm
 from whole_kernels import REGISTERS, ROWS, TID
 
 MASK = "lanes fixed up through a pointer"
@@ -60,6 +60,15 @@ SPLIT = {
             load="keep[0] = 0.0f;\n        keep[1] = 0.25f;\n        if (row < M && done + tx < K) {\n            keep[0] = *pa;\n            keep[1] = 0.0f;\n        }\n"
             f"        As[ty][tx] = keep[0] + keep[1] - keep[1];\n        pa += T;\n        done += T;\n        {LOAD_B}",
             after="sum += keep[0] + 0.5f * done;",
+        ),
+        2,
+    ),
+    "a pointer and an index that move behind the compute phase": (
+        gemm(
+            before="const float *pa = A + row * K + tx;\n    int done = 0;",
+            load="float v = 0.0f;\n        if (row < M && k0 + tx < K) v = *pa;\n        if (done + tx > 20) v *= 0.5f;\n"
+            f"        As[ty][tx] = v;\n        {LOAD_B}",
+            compute=f"{MATH}\n        pa += T;\n        done += T;",
         ),
         2,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from source_samples import read, rewritten
 from split_kernels import MASK, SPLIT, WHOLE
-from trap_kernels import BLOCK
+from trap_kernels import BLOCK, gemm
 from whole_kernels import ALL
 
 from tilewright.rewrite.result import Remedy
@@ -107,3 +107,18 @@ def test_early_loads_clear_what_a_guard_may_skip() -> None:
     assert fetch.index("B_loaded = 0;") < fetch.index("A[at")
     vector, _ = halves(SPLIT[MASK][0], AT_LOADS_EARLY)
     assert "A_loaded = float4{};" in vector
+
+
+def test_what_only_loads_name_stays_with_them() -> None:
+    """Bumps of the compute phase move to the loads; the stores advance copies of what they name too."""
+    out = rewritten(
+        streamed(SPLIT["a pointer and an index that move behind the compute phase"][0])[0], "ldg", AT_LOADS
+    ).text
+    assert "auto done_store = done;" in out
+    assert "pa_store" not in out
+    by_index = (
+        "float v = A[row < M ? k0 * 2 % 7 : 0];\n        v *= 2.0f;\n        As[ty][tx] = v;\n        Bs[ty][tx] = v;"
+    )
+    once = rewritten(streamed(gemm(load=by_index))[0], "ldg", AT_LOADS).text
+    assert "fetch_tile(k0_next);" in once
+    assert "store_tile(stage ^ 1);" in once

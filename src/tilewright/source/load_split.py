@@ -83,7 +83,7 @@ class LoadSplitter:
         for load in self._loads:
             targets.setdefault(id(load.stmt), set()).update(names([load.expr, *(g for g, _ in load.guards)]))
         fetching = _LoadSlicer(stream.body, self._collector, targets).of(set(), storing=False)
-        whole = Slice(_spans(stream.body), frozenset(names(stream.body)))
+        whole = Slice(_spans(stream.body), frozenset(_named_outside(stream.body, {id(x.expr) for x in self._loads})))
         sound = self._sound(stream, fetching, moved) and not self._names_shared(fetching)
         return LoadSplit(tuple(self._loads), loops, fetching, whole) if sound else None
 
@@ -288,6 +288,17 @@ def _is_lvalue(expr: ir.Expr) -> bool:
 
 def _changes(node: ir.Stmt | ir.Expr) -> bool:
     return isinstance(node, ir.Assign) or (isinstance(node, ir.Unary) and node.op in STEPS)
+
+
+def _named_outside(nodes: Iterable[ir.Stmt | ir.Expr], left_out: Set[int]) -> set[int]:
+    """What is named, where some expressions are replaced."""
+    out: set[int] = set()
+    for node in nodes:
+        if id(node) not in left_out:
+            below = ir.children(node)
+            out |= _named_outside(below, left_out) if below else names([node])
+            out |= {s.id for s in node.symbols} if isinstance(node, ir.Declare) else set()
+    return out
 
 
 def _spans(stmts: Iterable[ir.Stmt]) -> frozenset[tuple[int, int]]:
