@@ -85,13 +85,13 @@ class Context(Rings):
         rest = text[start : line_end(text, start)]
         return f"  {rest.strip().decode()}" if rest.strip().startswith(b"//") else ""
 
-    def load_lines(self, edits: list[Edit]) -> list[str]:
-        """The load phase with some edits, without what is said about its barrier."""
+    def load_lines(self, edits: list[Edit], bumps: bool = True) -> list[str]:
+        """The load phase with some edits, without what is said about its barrier; ``bumps``: and what moves to it."""
         text, span = self.kernel.text, self.kernel.load_span
         if text[span.start : line_end(text, span.start)].strip().startswith(b"//"):  # the brace's, or the barrier's
             span = ir.Span(line_end(text, span.start), span.end)
         end = self._without_barrier_comment(span)
-        return self._lines(ir.Span(span.start, end), edits) + self._bump_lines()
+        return self._lines(ir.Span(span.start, end), edits) + (self._bump_lines() if bumps else [])
 
     def compute_lines(self) -> list[str]:
         """The compute phase, as it was, without the bumps that moved to the loads."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from tilewright.rewrite.context import LAST_BARRIER, Context
 from tilewright.rewrite.ldg_halves import Halves
+from tilewright.rewrite.load_halves import LoadHalves, cut_at_loads
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.rewrite.stream_halves import StreamHalves
 from tilewright.source.edits import finish, indented, unified_diff
@@ -22,7 +23,10 @@ def rewrite(
 
     ``static_limit_bytes``: what a block may declare statically (48 KiB); a larger ring becomes dynamic.
     """
-    context = Context(kernel, 1 if single else 2, remedy or Remedy(), static_limit_bytes)
+    remedy = remedy or Remedy()
+    if remedy.at_loads:
+        kernel = cut_at_loads(kernel)
+    context = Context(kernel, 1 if single else 2, remedy, static_limit_bytes)
     writer = _Writer(context, single)
     refused = writer.refusal()
     if refused is not None:
@@ -47,14 +51,20 @@ class _Writer:
         self.c = context
         self.single = single
         text = context.stream_text
-        self.h = Halves(context, single) if text is None else StreamHalves(context, text.stream, text)
+        self.h: Halves | StreamHalves | LoadHalves
+        if text is None:
+            self.h = Halves(context, single)
+        elif context.remedy.at_loads and text.stream.split is not None:
+            self.h = LoadHalves(context, text.stream, text.stream.split, text)
+        else:
+            self.h = StreamHalves(context, text.stream, text)
 
     # -- refusals -----------------------------------------------------------------------------------
     def refusal(self) -> Refusal | None:
         refused = self.c.unusable(ring=not self.single)
         if refused is not None:
             return refused
-        if isinstance(self.h, StreamHalves):
+        if not isinstance(self.h, Halves):
             unring = None if self.single else self.h.stream.unring
             return unring or self.h.refusal()
         for item in self.c.kernel.loads:

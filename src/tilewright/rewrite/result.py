@@ -21,6 +21,8 @@ class Remedy:
         fence: a compiler fence behind the issue of the next tile's loads.
         cap_registers: ``__launch_bounds__`` asks for so many blocks per SM at least; 0 where it asks for none. It is
             written into the finished text, by no rewriter.
+        at_loads: registers hold what is loaded, and not what is stored: what is computed from it waits for it behind
+            the compute phase (ldg, ldg_single; only a load phase that is taken as a whole has the choice).
     """
 
     unroll_one: bool = False
@@ -28,9 +30,11 @@ class Remedy:
     early_loads: bool = False
     fence: bool = False
     cap_registers: int = 0
+    at_loads: bool = False
 
     def text(self) -> str:
         words = [
+            ("registers that hold what is loaded, not what is stored", self.at_loads),
             ("#pragma unroll on the compute phase", self.restore_unroll),
             ("#pragma unroll 1 on the K-loop", self.unroll_one),
             ("loads in front of the barrier", self.early_loads),

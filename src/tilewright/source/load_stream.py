@@ -105,6 +105,40 @@ class Slice:
 
 
 @dataclass(frozen=True)
+class GlobalLoad:
+    """One place of the load phase that reads global memory.
+
+    Attributes:
+        stmt: the statement that it stands in, a declaration or an expression. loops: around that, outermost first.
+        expr: the lvalue (or ``__ldg(…)`` of one); type_text: of what is loaded.
+        guards: conditions inside the statement on which it is read, and whether they must hold or fail.
+        skipped: a condition around the statement may leave it out.
+    """
+
+    stmt: ir.Stmt
+    expr: ir.Expr
+    loops: tuple[ir.For, ...]
+    type_text: str
+    guards: tuple[tuple[ir.Expr, bool], ...]
+    skipped: bool
+
+
+@dataclass(frozen=True)
+class LoadSplit:
+    """A load phase cut at its loads instead of at its stores.
+
+    Attributes:
+        loops: the loops around loads, by where they start. fetching: what the loads rest on, and they themselves.
+        whole: everything, which stores a tile once it finds in registers what it would load.
+    """
+
+    loads: tuple[GlobalLoad, ...]
+    loops: dict[int, PassLoop]
+    fetching: Slice
+    whole: Slice
+
+
+@dataclass(frozen=True)
 class LoadStream:
     """A load phase taken as it is: one text that runs once to load a tile and once to store it.
 
@@ -117,6 +151,7 @@ class LoadStream:
         unring: why a ring of stages cannot hold the tiles, where one buffer can.
         registers: locals that asynchronous copies replace by pointers, by symbol and first lane.
         wide: copy loops in it that asynchronous copies take by 16 bytes; nothing else fills their arrays.
+        split: how it is cut at its loads, where something is computed between a load and its store.
     """
 
     body: tuple[ir.Stmt, ...]
@@ -130,6 +165,7 @@ class LoadStream:
     unring: Refusal | None = None
     registers: dict[tuple[int, int | None], Register] = field(default_factory=dict)
     wide: tuple[CopyLoop, ...] = ()
+    split: LoadSplit | None = None
 
     def widened(self, stmt: ir.Stmt) -> bool:
         """Whether a statement is part of a copy loop that asynchronous copies take by 16 bytes."""

@@ -9,6 +9,7 @@ write, its own locals, and locals from outside that only it advances.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from tilewright.source import ir
 from tilewright.source.closed import Closed
@@ -17,6 +18,7 @@ from tilewright.source.expr_types import Types
 from tilewright.source.kernel import Bump, KLoop, Refusal, SharedArray
 from tilewright.source.kloop import KLoopFinder, Phases, statements
 from tilewright.source.landings import complete, overlap
+from tilewright.source.load_split import LoadSplitter
 from tilewright.source.load_stream import LoadStream, PassLoop, Slice, StreamStore
 from tilewright.source.loaded import LoadedValues
 from tilewright.source.loops import counter
@@ -118,7 +120,20 @@ class StreamReader:
             None if complete(rehearsed.landings, self._widths()) else fill.judge(phases.load),
             values.registers,
         )
-        return stream, moved, self._unordered(rehearsed)
+        return self._cut_at_loads(stream, moved, rehearsed), moved, self._unordered(rehearsed)
+
+    def _cut_at_loads(self, stream: LoadStream, moved: tuple[Bump, ...], rehearsed: Rehearsed) -> LoadStream:
+        """The stream with its other cut, where something is computed between a load and its store."""
+        if not any(isinstance(s.source, Refusal) for s in stream.stores):
+            return stream
+        splitter = LoadSplitter(
+            self._symbols,
+            self._types,
+            self._collector,
+            lambda loop: self._pass_loop(loop, rehearsed),
+            self._kernel.source.text,
+        )
+        return replace(stream, split=splitter.split(stream, moved))
 
     # -- where it stores ----------------------------------------------------------------------------------
     def _gather(self, stmts: Iterable[ir.Stmt], loops: tuple[ir.For, ...]) -> Refusal | None:

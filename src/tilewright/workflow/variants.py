@@ -31,6 +31,13 @@ REMEDIES = (
     Remedy(restore_unroll=True, unroll_one=True, early_loads=True),
     Remedy(restore_unroll=True, unroll_one=True, early_loads=True, fence=True),
 )
+# Where nothing has overlapped so far: the load phase cut elsewhere, by itself and with what has to hold it in place.
+OTHER_CUT = (
+    Remedy(at_loads=True),
+    Remedy(at_loads=True, restore_unroll=True, unroll_one=True),
+    Remedy(at_loads=True, restore_unroll=True, unroll_one=True, early_loads=True),
+    Remedy(at_loads=True, restore_unroll=True, unroll_one=True, early_loads=True, fence=True),
+)
 
 
 @dataclass(frozen=True)
@@ -81,8 +88,12 @@ def make(name: str, stages: int, rewriter: Rewriter, bench: Bench, fits: bool) -
         return refused(name, stages, why)
     attempts: list[Attempt] = []
     tried: list[str] = []
-    for remedy in REMEDIES:
+    for remedy in (*REMEDIES, *OTHER_CUT):
+        if _spared(remedy, attempts):
+            continue
         written = rewriter(remedy)
+        if remedy.at_loads and _text(written) == _text(rewriter(replace(remedy, at_loads=False))):
+            break  # there is no other cut
         if isinstance(written, Refusal):
             return refused(name, stages, refusal_record(written))
         if not fits:
@@ -95,7 +106,7 @@ def make(name: str, stages: int, rewriter: Rewriter, bench: Bench, fits: bool) -
                     hint="ask for fewer stages",
                 ),
             )
-        if attempts and written.text == attempts[-1].source.text:
+        if any(written.text == a.source.text for a in attempts):
             continue
         outcome = compiler.build(written.text)
         if isinstance(outcome, CompileFailure):
@@ -106,14 +117,24 @@ def make(name: str, stages: int, rewriter: Rewriter, bench: Bench, fits: bool) -
         tried.append(f"{remedy.text() or 'as written'}: {_summary(attempts[-1].proof)}")
         if good(attempts[-1], baseline):
             break
-        if [a.proof.verdict for a in attempts[-2:]] == ["unknown", "unknown"]:
-            break  # code that cannot be read is not read better with another pragma
     best = min(attempts, key=lambda a: _badness(a, baseline))
     if good(best, baseline):
         best, told = _without_losing_blocks(best, bench)
         tried += told
     made = _finished(name, stages, best, bench, tuple(tried) if len(tried) > 1 else ())
     return replace(made, early=_early(best, rewriter, bench)) if made.refusal is None else made
+
+
+def _spared(remedy: Remedy, attempts: list[Attempt]) -> bool:
+    """Whether a remedy is not worth a build after what has been tried."""
+    alike = [a.proof.verdict for a in attempts if a.source.remedy.at_loads == remedy.at_loads]
+    if alike[-2:] == ["unknown", "unknown"]:
+        return True  # code that cannot be read is not read better with another pragma
+    return remedy.at_loads and any(a.proof.verdict == "overlap" for a in attempts if not a.source.remedy.at_loads)
+
+
+def _text(written: RewrittenSource | Refusal) -> str:
+    return written.text if isinstance(written, RewrittenSource) else ""
 
 
 def _early(best: Attempt, rewriter: Rewriter, bench: Bench) -> StudiedVariant | None:
