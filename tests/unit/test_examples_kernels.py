@@ -47,8 +47,11 @@ def compiled(source: str, name: str, arch: str, cache: Path) -> Artifact | Compi
     return build(request, Settings(cache_dir=cache), use_cache=False)
 
 
-@pytest.mark.parametrize("arch", known_archs())
-@pytest.mark.parametrize("name", NAMES)
+# sm_75 has no mma.sync.m16n8k16 of FP16.
+BUILDABLE = [(name, arch) for name in NAMES for arch in known_archs() if (name, arch) != ("hgemm_mma", "sm_75")]
+
+
+@pytest.mark.parametrize(("name", "arch"), BUILDABLE)
 def test_an_example_compiles_without_spills(name: str, arch: str, tmp_path: Path) -> None:
     artifact = compiled((EXAMPLES / f"{name}.cu").read_text(), name, arch, tmp_path)
     assert isinstance(artifact, Artifact), artifact
