@@ -1,5 +1,7 @@
 """Tiles whose elements are converted on the way, one by one: what can be loaded by 16 bytes all the same, and not."""
 
+# ruff: noqa: E501  (a line of C++ stays on one line)
+
 from __future__ import annotations
 
 from trap_kernels import SIDECAR as FLOATS
