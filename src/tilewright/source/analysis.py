@@ -252,6 +252,9 @@ class _Analysis:
         item = widener.evaluated(item)
         item = replace(item, trips=widener.trips(item))
         item = replace(item, widening=self._whole_block(widener.prove(item)))
+        converting = widener.converting(item)
+        whole = self._whole_block(converting.widening) if isinstance(converting, CopyLoop) else converting
+        item = replace(item, converting=whole if isinstance(whole, Refusal) else converting)
         covered = widener.covers_block(item)
         if isinstance(covered, str) and covered and covered not in self.assumptions:
             self.assumptions.append(covered)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tilewright.source import ir
 from tilewright.source.c_types import is_volatile
 from tilewright.source.constants import Constants
+from tilewright.source.converted import Conversions
 from tilewright.source.effects import Collector
 from tilewright.source.expr_types import CType, Types
 from tilewright.source.kernel import Bump, Copy, CopyLoop, Fetch, LaneStore, LoadItem, Pure, Refusal
@@ -40,6 +41,7 @@ class LoadReader:
     def __post_init__(self) -> None:
         self._places = self.collector.places
         self._values = Values(self._places, self.types, self.constants)
+        self._converted = Conversions(self._values, self.types, self.constants.aliases)
 
     def read(self, statements: tuple[ir.Stmt, ...]) -> list[LoadItem] | Refusal:
         return self._items(statements, in_loop=False)
@@ -245,14 +247,18 @@ class LoadReader:
             return self._no(stmt, what, "use a built-in scalar or vector type")
         if self._volatile(value) or self._is_volatile(array.type_text):
             return self._no(stmt, "a volatile access must not move")
+        element = self._converted.element(value, target) if isinstance(stmt, ir.Do) else None
         loaded = self._values.read(value)
         if loaded is not None:
-            return self._plain(stmt, array, target, loaded, kind, width)
+            plain = self._plain(stmt, array, target, loaded, kind, width)
+            return replace(plain, element=element) if plain.converts else plain
         if value.span.within or not self._loads_global(value):
             what = f"what is stored to `{array.name}` does not come straight from global memory"
             return self._no(stmt, what)
         held = self._values.held(value) if isinstance(stmt, ir.Do) else None
-        return Copy(stmt, array.id, target, value, None, None, kind.base, width, converts=True, held=held)
+        return Copy(
+            stmt, array.id, target, value, None, None, kind.base, width, converts=True, held=held, element=element
+        )
 
     def _loads_global(self, value: ir.Expr) -> bool:
         return any(self._values.global_lvalue(e) is not None for e in ir.walk(value) if isinstance(e, ir.Expr))

@@ -29,6 +29,10 @@ _ARITHMETIC = (
 VALUES = re.compile(f"^(?:{_VECTOR_MAKERS}|{_CONSTRUCTORS}|{_CONVERSIONS}|{_ARITHMETIC})$")
 # Conversions of one float: what they give rests on it alone, and not on when they are called.
 OF_A_FLOAT = re.compile(r"^__float2(?:half|bfloat16|int|uint)(?:_r[nzud])?$")
+# The same of one value of any arithmetic type; the group names the type that comes out.
+OF_ONE_VALUE = re.compile(
+    r"^__(?:float|double|half|bfloat16|u?int|u?short)2(half|bfloat16|float|double|u?int|u?short)(?:_r[nzud])?$"
+)
 ZERO_KEEPING = re.compile(
     f"^(?:{_VECTOR_MAKERS}|{_CONSTRUCTORS}|__(?:float|int|uint|short)2(?:half|bfloat16)(?:_rn)?)$"
 )

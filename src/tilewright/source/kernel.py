@@ -113,6 +113,28 @@ class Held:
 
 
 @dataclass(frozen=True)
+class Element:
+    """How a copy makes one element of one element in global memory: ``__float2half(guard ? x : 0.0f)``.
+
+    Every step is a conversion that rests on its operand alone, so the element may be loaded beside its neighbours.
+
+    Attributes:
+        value: the whole value. source: the lvalue in global memory, of the type ``type_text``, ``width_bytes`` wide.
+        chosen: what stands for the element where it is read: ``source``, or a ``guard ? … : fill`` around it.
+        kept: the branch of ``chosen`` that is taken then; the branches have one type, so nothing else changes.
+        guard: None where every element is read.
+    """
+
+    value: ir.Expr
+    source: ir.Expr
+    chosen: ir.Expr
+    kept: ir.Expr
+    guard: ir.Expr | None
+    type_text: str
+    width_bytes: int
+
+
+@dataclass(frozen=True)
 class Copy:
     """``S[…] = <global>;`` with its guard and fill.
 
@@ -126,6 +148,7 @@ class Copy:
         converts: the value is changed or computed on the way; ``source`` is then the whole value.
         fills_zero: the fill is all zero bits.
         held: of a value that a conversion makes of one load: what is loaded, which registers can hold instead.
+        element: of a value that conversions make of one element in global memory: those.
     """
 
     stmt: ir.Stmt
@@ -140,6 +163,7 @@ class Copy:
     converts: bool = False
     fills_zero: bool = False
     held: Held | None = None
+    element: Element | None = None
 
 
 @dataclass(frozen=True)
@@ -186,6 +210,7 @@ class CopyLoop:
     Attributes:
         first_value, bound_value, stride_value: where they are constants.
         setup: what the block around the loop computes in front of it.
+        converting: of a loop whose copies convert: the same loop with copies of what they load, widened, or why not.
         trips: the most trips a thread makes; None where that is not a constant.
         widening: proof that 16-byte copies move the same bytes, or the refusal; None where nothing asks for it.
     """
@@ -202,6 +227,7 @@ class CopyLoop:
     trips: int | None = None
     widening: Widening | Refusal | None = None
     setup: tuple[Pure, ...] = ()
+    converting: CopyLoop | Refusal | None = None
 
     @property
     def step_hidden(self) -> bool:

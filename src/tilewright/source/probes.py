@@ -36,6 +36,8 @@ class Prober:
                 out += self._constant("stride of a copy loop", item.stride, item.stride_value)
             for entry in item.body if isinstance(item, CopyLoop) else (item,):
                 out += self._entry(entry)
+            if isinstance(item, CopyLoop) and isinstance(item.converting, CopyLoop):
+                out += (probe for entry in item.body if isinstance(entry, Copy) for probe in self._element(entry))
         if stream is not None:
             out += self._stream(stream)
         for name in sorted(self._constants.used):
@@ -77,6 +79,15 @@ class Prober:
                 yield self._fact("width of a load", f"sizeof({name}) == {item.width_bytes}", at)
                 yield self._same_type("type of a copy", name, item.source, at, False)
                 yield from self._lvalue(item.source, at, False)
+
+    def _element(self, item: Copy) -> Iterator[Probe]:
+        """Registers hold what a converting copy loads and stores: they must have those very types."""
+        if item.element is not None:
+            at = item.stmt.span
+            for expr, kind in ((item.target, item.type_text), (item.element.source, item.element.type_text)):
+                same = f"tilewright_same<decltype({self._source(expr)}), {kind}>::value"
+                yield self._fact("type of a conversion", same, at, True)
+            yield from self._lvalue(item.element.source, at, True)
 
     def _stream(self, stream: LoadStream) -> Iterator[Probe]:
         """Registers have the type of the place that they are stored to; an asynchronous copy reads that type too."""

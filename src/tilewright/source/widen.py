@@ -115,14 +115,30 @@ class Widener:
             return Refusal("not_contiguous", what, here, "make the stride the number of threads")
         return ""
 
+    def converting(self, loop: CopyLoop) -> CopyLoop | Refusal | None:
+        """A loop whose copies convert, with copies of what they load in their place, and that widened.
+
+        The elements of a vector are converted one by one, by the same steps. None where no copy converts.
+        """
+        if not any(isinstance(i, Copy) and i.converts for i in loop.body):
+            return None
+        body = tuple(_unconverted(i) if isinstance(i, Copy) else i for i in loop.body)
+        odd = next((i for i in body if isinstance(i, Copy) and i.converts), None)
+        if odd is not None:
+            here = self._line(odd.stmt.span.start)
+            what = "the copy changes its elements on the way, by more than a known conversion of each"
+            return Refusal("converts_type", what, here)
+        proven = self.prove(replace(loop, body=body))
+        return proven if isinstance(proven, Refusal) else replace(loop, body=body, widening=proven)
+
     def prove(self, loop: CopyLoop) -> Widening | Refusal:
         here = self._line(loop.stmt.span.start)
         copies = [i for i in loop.body if isinstance(i, Copy)]
-        if not copies or len({c.width_bytes for c in copies}) != 1 or len({c.array for c in copies}) != len(copies):
+        if not copies or len({_loaded_bytes(c) for c in copies}) != 1 or len({c.array for c in copies}) != len(copies):
             return Refusal("not_contiguous", "the copy loop does more than copies of one width, one an array", here)
         if any(not isinstance(i, Pure | Copy) for i in loop.body):
             return Refusal("not_contiguous", "the copy loop does more than copies", here)
-        width = copies[0].width_bytes
+        width = _loaded_bytes(copies[0])
         if any(c.converts for c in copies):
             return Refusal("converts_type", "the copy changes its elements on the way", here)
         lanes = VECTOR_BYTES // width if VECTOR_BYTES % width == 0 else 0
@@ -183,8 +199,10 @@ class Widener:
         target = self.offsets.bytes_into(copy.target, engine)
         if target is None or target.factor_of(R) != copy.width_bytes:
             return "neighbouring elements are not neighbours in shared memory"
-        if not target.without(R).multiple_of(lanes * copy.width_bytes):
-            return f"vectors of {lanes} elements are not aligned in shared memory: pad rows to a multiple of {lanes}"
+        lined_up = stored_elements(copy, lanes)
+        if not target.without(R).multiple_of(lined_up * copy.width_bytes):
+            what = f"vectors of {lined_up} elements are not aligned in shared memory"
+            return f"{what}: pad rows to a multiple of {lined_up}"
         source = self.offsets.from_pointer(copy.source, engine)
         if source is None:
             return "the place in global memory is no plain index of a pointer"
@@ -206,7 +224,8 @@ class Widener:
             at = [a + v * pitch for a, v in zip(at, column or (), strict=True)]
             pitch *= dim
         inside = all(0 <= a < found[0].elements for a in at)
-        whole = all(at[i] == at[i - i % lanes] + i % lanes and at[i - i % lanes] % lanes == 0 for i in range(count))
+        unit = stored_elements(copy, lanes)
+        whole = all(at[i] == at[i - i % lanes] + i % lanes and at[i - i % lanes] % unit == 0 for i in range(count))
         if not inside or not whole or len(set(at)) != count:
             return "the elements of the tile are not laid out one after the other"
         return ""
@@ -256,3 +275,18 @@ class Widener:
             case ir.Unary(op="-" | "+", operand=x):
                 return self._signed(x)
         return False
+
+
+def stored_elements(copy: Copy, lanes: int) -> int:
+    """Elements of one store to shared memory: all of a vector, or 16 bytes of them where they became wider."""
+    return min(lanes, VECTOR_BYTES // copy.width_bytes)
+
+
+def _loaded_bytes(copy: Copy) -> int:
+    return copy.width_bytes if copy.element is None else copy.element.width_bytes
+
+
+def _unconverted(copy: Copy) -> Copy:
+    """A converting copy as one of the elements that it loads; unchanged where it does anything else."""
+    e = copy.element
+    return copy if e is None else replace(copy, source=e.source, guard=e.guard, fill=None, converts=False, held=None)

@@ -122,7 +122,7 @@ def _streamed(kernel: TiledKernel) -> Iterable[reports.Copy]:
 
 def _copy(kernel: TiledKernel, item: Copy | LaneStore, loop: CopyLoop | None) -> reports.Copy:
     from tilewright.source.effects import root
-    from tilewright.source.kernel import Fetch, LaneStore, Refusal, Widening
+    from tilewright.source.kernel import CopyLoop, Fetch, LaneStore, Refusal, Widening
 
     array = next(a for a in kernel.shared if a.symbol == item.array)
     line = kernel.line_of(item.stmt.span.start)
@@ -138,6 +138,9 @@ def _copy(kernel: TiledKernel, item: Copy | LaneStore, loop: CopyLoop | None) ->
     if loop is not None and isinstance(loop.widening, Widening):
         wide = loop.widening.elements * item.width_bytes
         notes.append("can be widened")
+    elif loop is not None and isinstance(loop.converting, CopyLoop):
+        wide = 16
+        notes.append("can be widened, element by element through its conversion")
     elif loop is not None and isinstance(loop.widening, Refusal) and item.width_bytes < 16:
         notes.append(f"cannot be widened: {loop.widening.message}")
     return reports.Copy(
