@@ -19,7 +19,7 @@ from tilewright.launch.sidecar import parse_sidecar
 from tilewright.rewrite import bulk, tma
 from tilewright.rewrite.result import RewrittenSource
 from tilewright.settings import Settings
-from tilewright.source.kernel import Refusal, TiledKernel
+from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.verification.baseline import BaselineRecord, baseline_runs
 from tilewright.verification.variant import verify
 from tilewright.verification.verdict import Verification

@@ -20,7 +20,7 @@ from tilewright.launch.sidecar import load_sidecar
 from tilewright.rewrite import bulk, cp_async, ldg
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.settings import Settings
-from tilewright.source.kernel import Refusal, TiledKernel
+from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.opening import Opened, open_file
 from tilewright.workflow.understanding import understand
 

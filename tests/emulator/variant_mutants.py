@@ -15,8 +15,8 @@ from tilewright.launch.executor import Program
 from tilewright.rewrite import cp_async, ldg
 from tilewright.rewrite.result import RewrittenSource
 from tilewright.settings import Settings
-from tilewright.source.analysis import analyse
-from tilewright.source.kernel import Refusal, TiledKernel
+from tilewright.tiled.analysis import analyse
+from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.verification.baseline import BaselineRecord, baseline_runs
 from tilewright.verification.reference import load_reference
 from tilewright.workflow.opening import Opened, open_file

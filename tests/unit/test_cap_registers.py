@@ -7,8 +7,8 @@ import pytest
 from tilewright.errors import TilewrightError
 from tilewright.launch.expressions import parse
 from tilewright.rewrite.cap_registers import bounded
-from tilewright.source.kernel import Refusal
 from tilewright.source.reader import read_source
+from tilewright.tiled.kernel import Refusal
 
 BODY = "(float *a)\n{\n    a[threadIdx.x] = 1.0f;  // __launch_bounds__(7)\n}\n"
 CONSTANTS = {"THREADS": 256, "BM": 128, "TM": 8}

@@ -9,7 +9,7 @@ from trap_kernels import BLOCK
 
 from tilewright.rewrite import widen
 from tilewright.rewrite.result import Remedy, RewrittenSource
-from tilewright.source.kernel import CopyLoop, Refusal, TiledKernel, Widening
+from tilewright.tiled.kernel import CopyLoop, Refusal, TiledKernel, Widening
 
 
 def loops(text: str) -> tuple[TiledKernel, list[CopyLoop]]:

@@ -8,7 +8,7 @@ from trap_kernels import BLOCK
 from wide_kernels import MIXED, NARROW, OPEN, WIDENED
 
 from tilewright.rewrite.result import Remedy, RewrittenSource
-from tilewright.source.kernel import CopyLoop, Refusal, TiledKernel, Widening
+from tilewright.tiled.kernel import CopyLoop, Refusal, TiledKernel, Widening
 
 
 @pytest.mark.parametrize("name", WIDENED)

@@ -8,7 +8,7 @@ from trap_kernels import gemm
 
 from tilewright.launch.sidecar import parse_sidecar
 from tilewright.settings import Settings
-from tilewright.source.kernel import TiledKernel
+from tilewright.tiled.kernel import TiledKernel
 from tilewright.workflow.opening import Opened, open_file
 from tilewright.workflow.trip_sets import trip_sets
 from tilewright.workflow.understanding import understand

@@ -8,7 +8,7 @@ from source_samples import opened
 
 from tilewright.rewrite import cp_async, ldg
 from tilewright.rewrite.result import RewrittenSource
-from tilewright.source.kernel import Refusal, TiledKernel
+from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.understanding import understand
 
 BLOCK = (16, 16, 1)

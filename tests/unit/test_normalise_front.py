@@ -13,9 +13,9 @@ from front_traps import REFUSED, SAME, Trap
 
 from tilewright.normalise.front import front
 from tilewright.normalise.run import normalise
-from tilewright.source.analysis import analyse
-from tilewright.source.kernel import Refusal, TiledKernel
 from tilewright.source.reader import open_kernel, read_source
+from tilewright.tiled.analysis import analyse
+from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.understanding import understand
 
 

@@ -7,8 +7,8 @@ from loop_kernels import READ, REFUSED, Form
 from source_samples import opened
 
 from tilewright.normalise.run import normalise
-from tilewright.source.kernel import Refusal, TiledKernel
-from tilewright.source.trips import trip_count
+from tilewright.tiled.kernel import Refusal, TiledKernel
+from tilewright.tiled.trips import trip_count
 from tilewright.workflow.understanding import understand
 
 

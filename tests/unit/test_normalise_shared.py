@@ -9,7 +9,7 @@ from tilewright.normalise.loop_sites import Sites
 from tilewright.normalise.run import normalise
 from tilewright.normalise.shared_declarations import hoist, split
 from tilewright.source import ir
-from tilewright.source.ranges import Interval, Ranges
+from tilewright.tiled.ranges import Interval, Ranges
 
 _TEXT = """#define N 8
 __global__ void k(float *C, int n)

@@ -7,8 +7,8 @@ from source_samples import opened
 
 from tilewright.rewrite.retile import Retiling, Side, retiling, shared_with
 from tilewright.rewrite.retile_steps import once_a_tile
-from tilewright.source.analysis import analyse
-from tilewright.source.kernel import Refusal, TiledKernel
+from tilewright.tiled.analysis import analyse
+from tilewright.tiled.kernel import Refusal, TiledKernel
 
 HEAD = "#define BM 64\nconstexpr int BN = 64;\n"
 KERNEL = """

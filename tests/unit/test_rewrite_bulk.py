@@ -9,9 +9,9 @@ from source_samples import STATIC_LIMIT, understood
 
 from tilewright.rewrite import bulk, tma
 from tilewright.rewrite.result import RewrittenSource
-from tilewright.source.kernel import Refusal, TiledKernel
-from tilewright.source.row_map import Box, RowMap
-from tilewright.source.row_text import ROW, sequence
+from tilewright.tiled.kernel import Refusal, TiledKernel
+from tilewright.tiled.row_map import Box, RowMap
+from tilewright.tiled.row_text import ROW, sequence
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

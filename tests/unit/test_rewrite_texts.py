@@ -16,11 +16,11 @@ from tilewright.rewrite import cp_async, ldg
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.settings import Settings
 from tilewright.source import edits, ir
-from tilewright.source.analysis import analyse
 from tilewright.source.device_view import device_view
 from tilewright.source.edits import Edit, apply, fold
-from tilewright.source.kernel import Refusal, TiledKernel
 from tilewright.source.reader import open_kernel, read_source
+from tilewright.tiled.analysis import analyse
+from tilewright.tiled.kernel import Refusal, TiledKernel
 
 
 def text_of(kernel: str) -> str:

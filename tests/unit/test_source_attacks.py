@@ -10,7 +10,7 @@ from source_samples import BLOCKS, REWRITERS, read
 
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.settings import Settings
-from tilewright.source.kernel import Refusal, TiledKernel
+from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.opening import Compiler
 from tilewright.workflow.probing import confirm
 

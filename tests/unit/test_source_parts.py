@@ -11,16 +11,16 @@ from attack_base import KERNELS
 from source_samples import BLOCKS, opened, understood
 
 from tilewright.source import intrinsics, ir, lexical
-from tilewright.source.concrete import Concrete
-from tilewright.source.disjoint import Disjoint
 from tilewright.source.effects import Collector, Effects
 from tilewright.source.expr_types import Types
-from tilewright.source.kernel import Copy, Refusal
-from tilewright.source.kloop import KLoopFinder
-from tilewright.source.offsets import Offsets
 from tilewright.source.reader import OpenKernel
-from tilewright.source.trips import trip_count
-from tilewright.source.uniform import Uniformity
+from tilewright.tiled.concrete import Concrete
+from tilewright.tiled.disjoint import Disjoint
+from tilewright.tiled.kernel import Copy, Refusal
+from tilewright.tiled.kloop import KLoopFinder
+from tilewright.tiled.offsets import Offsets
+from tilewright.tiled.trips import trip_count
+from tilewright.tiled.uniform import Uniformity
 
 HEAD = """
 struct Params { float *out; float inside[4]; int n; };

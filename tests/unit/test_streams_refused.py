@@ -13,7 +13,7 @@ from trap_kernels import BLOCK, LOAD_A, LOAD_B, MATH, gemm, line_of
 from whole_kernels import ALL, REGISTERS, SINGLE
 
 from tilewright.rewrite.result import Remedy, RewrittenSource
-from tilewright.source.kernel import Refusal, TiledKernel
+from tilewright.tiled.kernel import Refusal, TiledKernel
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from tilewright.build.artifact import Artifact, CompileFailure, Resources
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.sass.proof import OverlapProof
-from tilewright.source.kernel import Refusal
+from tilewright.tiled.kernel import Refusal
 from tilewright.workflow import variants
 from tilewright.workflow.variants import Attempt
 

@@ -11,7 +11,7 @@ from tilewright.source.c_types import size_of
 from tilewright.source.effects import short_name
 from tilewright.source.expr_types import Types
 from tilewright.source.places import root
-from tilewright.source.ranges import Interval, Ranges
+from tilewright.tiled.ranges import Interval, Ranges
 
 LDMATRIX_ROW_BYTES = 16  # PTX ISA, ldmatrix: each address is that of a row of 16 bytes
 _POINTER_TYPE = "*"

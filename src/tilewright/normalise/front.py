@@ -7,7 +7,7 @@ from tilewright.normalise.inline import inline
 from tilewright.normalise.inline_sites import CallSites
 from tilewright.normalise.macros import macros
 from tilewright.normalise.result import Change, Situation
-from tilewright.source.kernel import Refusal
+from tilewright.tiled.kernel import Refusal
 
 
 def front(situation: Situation) -> Change | Refusal | None:

@@ -17,9 +17,9 @@ from tilewright.source.definitions import scope_of
 from tilewright.source.edits import WIDTH, Edit, indent_at, line_end, line_start
 from tilewright.source.effects import short_name
 from tilewright.source.expr_types import CType, Types
-from tilewright.source.kernel import Refusal
 from tilewright.source.nodes import nodes_of
 from tilewright.source.reader import OpenKernel
+from tilewright.tiled.kernel import Refusal
 
 if TYPE_CHECKING:
     from tree_sitter import Node

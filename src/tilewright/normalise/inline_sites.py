@@ -10,8 +10,8 @@ from tilewright.source import ir
 from tilewright.source.c_types import size_of
 from tilewright.source.effects import Collector, short_name
 from tilewright.source.intrinsics import BARRIERS
-from tilewright.source.kloop import statements
 from tilewright.source.reader import OpenKernel
+from tilewright.tiled.kloop import statements
 
 
 @dataclass(frozen=True)

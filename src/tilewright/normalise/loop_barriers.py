@@ -7,8 +7,8 @@ from tilewright.normalise.result import Change, Situation
 from tilewright.source import intrinsics, ir
 from tilewright.source.edits import Edit, indent_at, line_end, line_start
 from tilewright.source.effects import Effects
-from tilewright.source.kernel import Refusal
-from tilewright.source.kloop import is_barrier, statements
+from tilewright.tiled.kernel import Refusal
+from tilewright.tiled.kloop import is_barrier, statements
 
 Body = tuple[ir.Stmt, ...]
 

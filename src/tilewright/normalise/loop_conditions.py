@@ -16,7 +16,7 @@ from tilewright.source import ir
 from tilewright.source.c_types import IntKind
 from tilewright.source.edits import Edit
 from tilewright.source.integer_types import common
-from tilewright.source.kernel import Refusal
+from tilewright.tiled.kernel import Refusal
 
 _LARGE = 1 << 30  # the sum of two numbers below it does not wrap in any type that a tile loop counts in
 _SWAPPED = {"<=": ">=", ">=": "<=", "!=": "!=", "<": ">", ">": "<"}

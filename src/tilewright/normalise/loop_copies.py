@@ -8,8 +8,8 @@ from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir
 from tilewright.source.constants import Constants, Value
 from tilewright.source.edits import Edit
-from tilewright.source.kernel import Refusal
-from tilewright.source.loops import counted_header
+from tilewright.tiled.kernel import Refusal
+from tilewright.tiled.loops import counted_header
 
 _MOST_TRIPS = 4096
 

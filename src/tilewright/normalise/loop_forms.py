@@ -6,8 +6,8 @@ from tilewright.normalise.loop_sites import Loop, Sites, body_of, declared_in, n
 from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir
 from tilewright.source.edits import Edit
-from tilewright.source.kernel import Refusal
-from tilewright.source.loops import counted_header
+from tilewright.tiled.kernel import Refusal
+from tilewright.tiled.loops import counted_header
 
 _OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 

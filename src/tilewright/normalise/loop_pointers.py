@@ -8,7 +8,7 @@ from tilewright.normalise.loop_sites import Sites, body_of, declared_in, names_i
 from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir
 from tilewright.source.edits import Edit
-from tilewright.source.kernel import Refusal
+from tilewright.tiled.kernel import Refusal
 
 
 def pointers(situation: Situation) -> Change | Refusal | None:

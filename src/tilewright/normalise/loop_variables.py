@@ -9,8 +9,8 @@ from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir
 from tilewright.source.c_types import int_kind, plain
 from tilewright.source.edits import Edit
-from tilewright.source.kernel import Refusal
-from tilewright.source.kloop import is_barrier
+from tilewright.tiled.kernel import Refusal
+from tilewright.tiled.kloop import is_barrier
 
 
 def second_variables(situation: Situation) -> Change | Refusal | None:

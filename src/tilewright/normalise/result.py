@@ -8,9 +8,9 @@ from functools import cached_property
 
 from tilewright.normalise.loop_sites import Sites
 from tilewright.source.edits import Edit
-from tilewright.source.kernel import Refusal
 from tilewright.source.line_map import LineMap, original_line
 from tilewright.source.reader import OpenKernel
+from tilewright.tiled.kernel import Refusal
 
 
 @dataclass(frozen=True)

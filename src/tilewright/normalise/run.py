@@ -18,9 +18,9 @@ from tilewright.normalise.dynamic import dynamic
 from tilewright.normalise.front import front
 from tilewright.normalise.result import Change, Normalised, Pass, Situation
 from tilewright.source.edits import finish
-from tilewright.source.kernel import Refusal
 from tilewright.source.line_map import LineMap
 from tilewright.source.reader import OpenKernel, reopen
+from tilewright.tiled.kernel import Refusal
 
 PASSES: tuple[Pass, ...] = (
     front,

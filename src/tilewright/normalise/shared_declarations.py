@@ -8,7 +8,7 @@ from tilewright.normalise.loop_sites import Sites, names_in
 from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir
 from tilewright.source.edits import Edit, indent_at, line_end, line_start
-from tilewright.source.kernel import Refusal
+from tilewright.tiled.kernel import Refusal
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 

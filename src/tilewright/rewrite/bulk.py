@@ -13,10 +13,10 @@ from tilewright.rewrite.mbarrier import RESERVED_BYTES, WARP
 from tilewright.rewrite.mbarrier_ring import RingWriter, refusal
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.source.edits import Edit, finish, unified_diff
-from tilewright.source.kernel import Refusal, TiledKernel
 from tilewright.source.line_map import original_line
-from tilewright.source.row_map import RowMap
-from tilewright.source.row_text import ROW
+from tilewright.tiled.kernel import Refusal, TiledKernel
+from tilewright.tiled.row_map import RowMap
+from tilewright.tiled.row_text import ROW
 
 MAX_EXPECTED_BYTES = (1 << 20) - 1  # PTX ISA, mbarrier: range of the tx-count
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tilewright.rewrite.context import Context
 from tilewright.rewrite.quoting import one_line
 from tilewright.source.edits import Edit, apply
-from tilewright.source.kernel import Copy, Element
-from tilewright.source.widen import VECTOR_BYTES, stored_elements
+from tilewright.tiled.kernel import Copy, Element
+from tilewright.tiled.widen import VECTOR_BYTES, stored_elements
 
 _WORDS = {2: "unsigned short", 4: "unsigned int", 8: "uint2", 16: "uint4"}
 

@@ -9,7 +9,7 @@ from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.rewrite.stream_copies import StreamCopies
 from tilewright.source import ir, lexical
 from tilewright.source.edits import Edit, finish, indented, unified_diff
-from tilewright.source.kernel import Copy, CopyLoop, LaneStore, LoadItem, Refusal, RefusalCode, TiledKernel, Widening
+from tilewright.tiled.kernel import Copy, CopyLoop, LaneStore, LoadItem, Refusal, RefusalCode, TiledKernel, Widening
 
 _BOM = b"\xef\xbb\xbf"
 ASYNC_WIDTHS = (4, 8, 16)  # PTX ISA, cp.async: cp-size is 4, 8 or 16 bytes

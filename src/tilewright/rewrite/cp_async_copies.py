@@ -6,7 +6,7 @@ from tilewright.rewrite.context import Context, flat, plain_type
 from tilewright.rewrite.vectors import VectorLoop, stride, trips
 from tilewright.source import ir
 from tilewright.source.edits import Edit, indent_at, indented
-from tilewright.source.kernel import Copy, CopyLoop, Fetch, LaneStore, LoadItem, Widening
+from tilewright.tiled.kernel import Copy, CopyLoop, Fetch, LaneStore, LoadItem, Widening
 
 HEADER = "#include <cuda_pipeline.h>"
 

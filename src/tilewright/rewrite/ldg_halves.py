@@ -10,8 +10,8 @@ from tilewright.rewrite.narrow import narrow_fill
 from tilewright.rewrite.vectors import VectorLoop, stride, trips
 from tilewright.source import ir
 from tilewright.source.edits import Edit, indent_at, indented, line_end, line_start
-from tilewright.source.kernel import Bump, Copy, CopyLoop, Fetch, LaneStore, LoadItem, Pure, Widening
 from tilewright.source.places import root
+from tilewright.tiled.kernel import Bump, Copy, CopyLoop, Fetch, LaneStore, LoadItem, Pure, Widening
 
 
 class Halves:

@@ -9,8 +9,8 @@ from tilewright.rewrite.stream_text import StreamText
 from tilewright.source import ir
 from tilewright.source.c_types import int_kind
 from tilewright.source.edits import Edit, indent_at, indented
-from tilewright.source.kernel import Refusal, TiledKernel
-from tilewright.source.load_stream import GlobalLoad, LoadSplit, LoadStream
+from tilewright.tiled.kernel import Refusal, TiledKernel
+from tilewright.tiled.load_stream import GlobalLoad, LoadSplit, LoadStream
 
 _STORED = "advanced with the stores, as the original is with the loads"
 _COMPUTED = "advanced with the compute phase, as the original is with the loads"

@@ -12,7 +12,7 @@ from typing import Protocol
 from tilewright.rewrite.context import LAST_BARRIER, Context
 from tilewright.rewrite.mbarrier import Functions
 from tilewright.source.edits import Edit, indented
-from tilewright.source.kernel import Bump, Refusal
+from tilewright.tiled.kernel import Bump, Refusal
 
 
 class Filler(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tilewright.source import ir, lexical
-from tilewright.source.kernel import TiledKernel
+from tilewright.tiled.kernel import TiledKernel
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _ATOM = re.compile(r"\w+(?:\.\w+)*")

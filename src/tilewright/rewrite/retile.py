@@ -12,8 +12,8 @@ from typing import Literal
 
 from tilewright.source import lexical
 from tilewright.source.edits import Edit, finish
-from tilewright.source.kernel import Refusal, SharedArray, TiledKernel
 from tilewright.source.reader import OpenKernel
+from tilewright.tiled.kernel import Refusal, SharedArray, TiledKernel
 
 Side = Literal["BK", "BM"]
 SIDES: tuple[Side, ...] = ("BK", "BM")

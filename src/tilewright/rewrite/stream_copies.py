@@ -8,8 +8,8 @@ from tilewright.rewrite.stream_text import StreamText
 from tilewright.source import ir
 from tilewright.source.c_types import LANES, vector_lanes
 from tilewright.source.edits import Edit, indent_at, indented
-from tilewright.source.kernel import Refusal
-from tilewright.source.load_stream import LoadStream, Register, Source, StreamStore
+from tilewright.tiled.kernel import Refusal
+from tilewright.tiled.load_stream import LoadStream, Register, Source, StreamStore
 
 WIDTHS = (4, 8, 16)  # PTX ISA, cp.async: cp-size is 4, 8 or 16 bytes
 _FETCHED = "advanced with the copies, as the original is in the compute phase"

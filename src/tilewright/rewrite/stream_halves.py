@@ -8,8 +8,8 @@ from tilewright.rewrite.stream_text import StreamText
 from tilewright.source import ir, lexical
 from tilewright.source.c_types import int_kind
 from tilewright.source.edits import Edit, indented, line_end, line_start
-from tilewright.source.kernel import Refusal
-from tilewright.source.load_stream import LoadStream, StreamStore
+from tilewright.tiled.kernel import Refusal
+from tilewright.tiled.load_stream import LoadStream, StreamStore
 
 _STORED = "advanced with the stores, as the original is with the loads"
 _COMPUTED = "advanced with the compute phase, as the original is with the loads"

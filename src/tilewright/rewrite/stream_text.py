@@ -7,8 +7,8 @@ from collections.abc import Iterable, Set
 from tilewright.rewrite.rings import Rings
 from tilewright.source import ir, lexical
 from tilewright.source.edits import Edit, apply, indent_at, line_start
-from tilewright.source.kernel import Bump
-from tilewright.source.load_stream import LoadStream, PassLoop, Slice
+from tilewright.tiled.kernel import Bump
+from tilewright.tiled.load_stream import LoadStream, PassLoop, Slice
 
 
 class StreamText:

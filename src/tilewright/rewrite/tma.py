@@ -18,10 +18,10 @@ from tilewright.rewrite.mbarrier import RESERVED_BYTES
 from tilewright.rewrite.mbarrier_ring import RingWriter, refusal
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.source import lexical
-from tilewright.source.boxes import TARGET_ALIGNMENT_BYTES
 from tilewright.source.edits import Edit, finish, line_start, unified_diff
-from tilewright.source.kernel import Refusal, SharedArray, TiledKernel
-from tilewright.source.row_map import Box, RowMap
+from tilewright.tiled.boxes import TARGET_ALIGNMENT_BYTES
+from tilewright.tiled.kernel import Refusal, SharedArray, TiledKernel
+from tilewright.tiled.row_map import Box, RowMap
 
 _ALIGNED = re.compile(rb"\b(?:alignas|__align__)\s*\(\s*([^()]*?)\s*\)")
 # A copy moves bytes, zeros outside: the elements travel as unsigned integers of their width.

@@ -9,8 +9,8 @@ from tilewright.rewrite.quoting import one_line
 from tilewright.source import ir
 from tilewright.source.constants import is_constant_type
 from tilewright.source.edits import Edit, apply
-from tilewright.source.kernel import Copy, CopyLoop, Moving, Pure, Widening
-from tilewright.source.widen import VECTOR_BYTES
+from tilewright.tiled.kernel import Copy, CopyLoop, Moving, Pure, Widening
+from tilewright.tiled.widen import VECTOR_BYTES
 
 
 class VectorLoop:

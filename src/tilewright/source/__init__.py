@@ -1,1 +1,1 @@
-"""Reading CUDA C++: a ``.cu`` file becomes a TiledKernel (K-loop, phases, tiles, copies) or a Refusal."""
+"""Reading CUDA C++: a ``.cu`` file becomes kernels of a small tree, each name and constant of them resolved."""

@@ -14,8 +14,8 @@ from tilewright.launch.expressions import parse
 from tilewright.receipt.evidence import Resources
 from tilewright.rewrite.cap_registers import bounded
 from tilewright.sass.proof import OverlapProof
-from tilewright.source.kernel import Refusal
 from tilewright.source.reader import read_source
+from tilewright.tiled.kernel import Refusal
 from tilewright.workflow.opening import Compiler, Opened
 from tilewright.workflow.records import resources_record
 

@@ -10,7 +10,7 @@ from tilewright.receipt import record
 from tilewright.rewrite import widen
 from tilewright.rewrite.result import RewrittenSource
 from tilewright.source.edits import unified_diff
-from tilewright.source.kernel import Refusal, TiledKernel
+from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.bench import Bench
 from tilewright.workflow.records import refusal_record
 from tilewright.workflow.study import StudiedVariant

@@ -8,10 +8,10 @@ from tilewright.plan.budget import Budget
 from tilewright.plan.facts import CopyFacts, MathKind, PlanFacts
 from tilewright.receipt import record
 from tilewright.sass.proof import OverlapProof
-from tilewright.source.kernel import Copy, CopyLoop, LaneStore, LoadItem, Refusal, SharedArray, TiledKernel, Widening
-from tilewright.source.load_stream import LoadStream, Source
-from tilewright.source.row_map import Box
-from tilewright.source.widen import VECTOR_BYTES
+from tilewright.tiled.kernel import Copy, CopyLoop, LaneStore, LoadItem, Refusal, SharedArray, TiledKernel, Widening
+from tilewright.tiled.load_stream import LoadStream, Source
+from tilewright.tiled.row_map import Box
+from tilewright.tiled.widen import VECTOR_BYTES
 from tilewright.workflow.opening import Opened
 from tilewright.workflow.study import StudiedVariant
 

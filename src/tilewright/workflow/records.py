@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tilewright.plan.budget import Budget
     from tilewright.plan.decide import Decision
     from tilewright.sass.proof import OverlapProof
-    from tilewright.source.kernel import Refusal, TiledKernel
+    from tilewright.tiled.kernel import Refusal, TiledKernel
     from tilewright.verification.verdict import Verification
 
 

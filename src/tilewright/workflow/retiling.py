@@ -15,8 +15,8 @@ from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.rewrite.retile import SIDES, Retiling, Side, retiling, shared_with
 from tilewright.rewrite.retile_steps import once_a_tile
 from tilewright.source.edits import unified_diff
-from tilewright.source.kernel import Refusal, TiledKernel
 from tilewright.source.reader import OpenKernel, reopen
+from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.bench import Bench
 from tilewright.workflow.probing import confirm
 from tilewright.workflow.records import refusal_record

@@ -16,8 +16,8 @@ from tilewright.receipt import record
 from tilewright.rewrite.pools import grown_bytes
 from tilewright.sass.nvdisasm import find_nvdisasm
 from tilewright.sass.proof import OverlapProof
-from tilewright.source.kernel import Refusal, TiledKernel
-from tilewright.source.trips import trip_count
+from tilewright.tiled.kernel import Refusal, TiledKernel
+from tilewright.tiled.trips import trip_count
 from tilewright.workflow.bench import Bench
 from tilewright.workflow.moves import capped, widened
 from tilewright.workflow.opening import Opened

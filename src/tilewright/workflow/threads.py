@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tilewright.errors import TilewrightError
 from tilewright.launch.expressions import parse
-from tilewright.source.kernel import CopyLoop, TiledKernel
+from tilewright.tiled.kernel import CopyLoop, TiledKernel
 
 
 def bound_of(launch_bounds: str, constants: dict[str, int]) -> int | None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from tilewright.errors import TilewrightError
 from tilewright.launch.bind import bind
 from tilewright.launch.spec import LaunchSpec
-from tilewright.source.kernel import TiledKernel
-from tilewright.source.trips import trip_count
+from tilewright.tiled.kernel import TiledKernel
+from tilewright.tiled.trips import trip_count
 from tilewright.verification.variant import trip_count_sets
 
 _DOUBLINGS = 8

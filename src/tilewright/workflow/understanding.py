@@ -7,9 +7,9 @@ from dataclasses import replace
 from tilewright.normalise.loop_barriers import second_loads
 from tilewright.normalise.result import Normalised
 from tilewright.normalise.run import normalise
-from tilewright.source.analysis import analyse
-from tilewright.source.kernel import Refusal, TiledKernel
 from tilewright.source.reader import OpenKernel
+from tilewright.tiled.analysis import analyse
+from tilewright.tiled.kernel import Refusal, TiledKernel
 
 
 def understand(

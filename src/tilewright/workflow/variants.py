@@ -14,7 +14,7 @@ from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.sass.listing import disassemble
 from tilewright.sass.proof import OverlapProof, prove
 from tilewright.source.edits import unified_diff
-from tilewright.source.kernel import Refusal, TiledKernel
+from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.bench import Bench
 from tilewright.workflow.host_side import host_code
 from tilewright.workflow.opening import Compiler
