@@ -20,8 +20,8 @@ class Arch:
 
     Limits are per block or per SM; ``*_bytes`` are bytes, ``*_cycles`` SM clock cycles, ``*_per_cycle`` per SM.
     Every number has its ``source`` (document, section, address) under its own name in `sources`, and in `kinds` whether
-    it is ``documented``, ``measured`` by somebody who published it, or an ``estimate``. Limits are documented, all of
-    them; only the prediction uses the rest.
+    it is ``documented``, ``measured`` by somebody who published it, or an ``estimate``. What occupancy needs is
+    documented, all of it; only the prediction uses the rest.
 
     Attributes:
         name: the compiler's name: ``sm_90a``.
@@ -30,6 +30,13 @@ class Arch:
         smem_reserved_bytes: what the system takes per block, on top of what the kernel asks for.
         register_granularity: registers are handed to a warp in multiples of this many.
         register_partitions: the register file is split in so many equal parts, one per scheduler.
+        smem_carveouts_bytes: the sizes that an SM's shared memory can have, rising (``cudaSharedmemCarveout`` picks
+            one); the last is `smem_per_sm_bytes`.
+        l1_smem_bytes: L1 cache and shared memory together.
+        barriers_per_sm: hardware barriers that resident blocks share; 0 where they do not limit the blocks.
+        cluster_max_blocks: blocks of a cluster on every card with clusters; 1 where there are none.
+        cluster_max_blocks_nonportable: the same, after ``cudaFuncAttributeNonPortableClusterSizeAllowed``.
+        has_bulk: bulk and tensor copies (TMA). has_wgmma, has_tcgen05: the matrix instructions of a warp group.
         fp16_mac_per_cycle, int8_mac_per_cycle: dense multiply-adds of ``mma.sync``.
         l2_bytes_per_cycle: what one SM takes in from L2.
     """
@@ -52,9 +59,16 @@ class Arch:
     smem_optin_max_bytes: int
     smem_reserved_bytes: int
     smem_granularity_bytes: int
+    smem_carveouts_bytes: tuple[int, ...]
+    l1_smem_bytes: int
+    barriers_per_sm: int
+    cluster_max_blocks: int
+    cluster_max_blocks_nonportable: int
 
     has_cp_async: bool
     has_bulk: bool
+    has_wgmma: bool
+    has_tcgen05: bool
 
     schedulers_per_sm: int
     fma_lanes_per_cycle: int
@@ -139,8 +153,12 @@ def parse_arch(text: str) -> Arch:
         compute_capability=(major, minor),
         sources={key: row["source"] for key, row in rows.items()},
         kinds={key: row["kind"] for key, row in rows.items()},
-        **{key: row["value"] for key, row in rows.items()},
+        **{key: _frozen(row["value"]) for key, row in rows.items()},
     )
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _capability(name: str) -> int:
