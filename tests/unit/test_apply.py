@@ -106,12 +106,74 @@ def test_the_template_arguments_stay(tmp_path: Path) -> None:
         (KERNEL, Launch(changed_constants={"BM": 64}, changes_grid=True), "apply/no_launch_site"),
         (KERNEL + LAUNCH, Launch(changed_constants={"BM": 64}, changes_grid=True), "apply/launch_unclear"),
         (KERNEL + LAUNCH.replace("k<<<", "x = k<<<"), Launch(changed_bytes=65536), "apply/launch_unclear"),
+        (KERNEL + LAUNCH.replace("k<<<", "(void)k<<<"), Launch(changed_bytes=65536), "apply/launch_unclear"),
+        (KERNEL + LAUNCH.replace("k<<<", "a ? f() : k<<<"), Launch(changed_bytes=65536), "apply/launch_unclear"),
     ],
 )
 def test_a_launch_that_cannot_be_brought_along(tmp_path: Path, text: str, launch: Launch, code: str) -> None:
     path = tmp_path / "k.cu"
     assert refused(receipt_for(path, text, launch, launch.changed_bytes or 0)) == code
     assert path.read_text() == text
+
+
+OTHER_WAYS = (
+    "    cudaLaunchKernel((const void*)k, dim3(1), dim3(32), args, 16, 0);\n",
+    "    auto f = k;\n    f<<<1, 32>>>(a);\n",
+    "    GO(k);\n",
+    "    configure(&k);\n",
+)
+
+
+@pytest.mark.parametrize("other", OTHER_WAYS)
+@pytest.mark.parametrize("launch", [Launch(changed_bytes=64), Launch(changed_constants={"B": 8}, changes_grid=True)])
+def test_a_launch_by_other_means_would_stay_as_it_was(tmp_path: Path, other: str, launch: Launch) -> None:
+    path = tmp_path / "k.cu"
+    text = KERNEL + LAUNCH.replace("<<<1", "<<<n / B").replace("}\n", other + "}\n")
+    assert refused(receipt_for(path, text, launch, 64)) == "apply/launch_out_of_sight"
+    assert path.read_text() == text
+    assert apply(receipt_for(path, text, Launch())).is_written  # nothing of the launch changes
+
+
+def test_a_macro_that_pastes_the_name_may_launch_it(tmp_path: Path) -> None:
+    text = "#define GO(name) name##_k<<<1, 32>>>(a)\n" + KERNEL + LAUNCH
+    assert refused(receipt_for(tmp_path / "k.cu", text, Launch(changed_bytes=64), 64)) == "apply/launch_out_of_sight"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "    cudaFuncGetAttributes(&info, k);\n",
+        "    CHECK(cudaFuncSetCacheConfig((void*)k, cudaFuncCachePreferShared));\n",
+        "    // k is launched above\n",
+        "    x.k = 1;\n    y->k = 1;\n",
+    ],
+)
+def test_naming_a_kernel_is_not_launching_it(tmp_path: Path, other: str) -> None:
+    text = KERNEL + "template __global__ void k(float* a);\n" + LAUNCH.replace("}\n", other + "}\n")
+    assert apply(receipt_for(tmp_path / "k.cu", text, Launch(changed_bytes=64), 64)).is_written
+
+
+@pytest.mark.parametrize(
+    ("in_front", "calls"),
+    [
+        (f"    {ASKS}\n", 1),
+        (f"    CHECK({ASKS[:-1]});\n", 1),
+        (f"    cudaError_t e = {ASKS}\n", 1),
+        (f"    if (bytes > 48 * 1024) {ASKS}\n", 2),
+        (f"    if (bytes > 48 * 1024) {{\n        {ASKS}\n    }}\n", 2),
+        (f"    big && {ASKS}\n", 2),
+        (f"#ifdef BIG\n    {ASKS}\n#endif\n", 2),
+        (f"    static bool once = [] {{ {ASKS} return true; }}();\n", 2),
+        (f"}}\nvoid init() {{\n    {ASKS}\n}}\nvoid other(float* a) {{\n", 2),
+    ],
+)
+def test_leave_that_may_not_be_asked_for_is_asked_for_again(tmp_path: Path, in_front: str, calls: int) -> None:
+    """A condition on the old bytes, or another function: the launch with more bytes would fail."""
+    path = tmp_path / "k.cu"
+    text = KERNEL + LAUNCH.replace("    k<<<", in_front.replace("65536", "bytes") + "    k<<<")
+    apply(receipt_for(path, text, Launch(changed_bytes=65536), 65536))
+    assert path.read_text().count(ASKS[:-1]) == calls
+    assert ("    " + ASKS + "\n    k<<<" in path.read_text()) or calls == 1
 
 
 def test_a_changed_file_stays(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def launch_sites(text: str, kernel: str) -> tuple[LaunchSite, ...]:
                 tuple(code[a:b] for a, b in spans),
                 spans,
                 tuple(code[a:b] for a, b in split_spans(code, opened.end(), end)),
-                _statement(code, start),
+                statement_start(code, start),
                 _function(code, start),
                 _in_macro(text, start),
             )
@@ -217,7 +217,7 @@ def _launch_end(code: str, at: int) -> int:
     return -1
 
 
-def _statement(code: str, at: int) -> int:
+def statement_start(code: str, at: int) -> int:
     """Where the statement begins that holds ``at``."""
     depth = 0
     for index in range(at - 1, -1, -1):

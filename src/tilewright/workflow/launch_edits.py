@@ -9,10 +9,13 @@ from tilewright.errors import EXIT_REFUSED, TilewrightError
 from tilewright.launch.host_code import LaunchSite, bare, closing, definitions, launch_sites, split_spans
 from tilewright.receipt.record import Kernel, Launch, Variant
 from tilewright.source.reader import open_kernel, read_source
+from tilewright.workflow.launch_mentions import surely_before, unseen_launch
 from tilewright.workflow.template_arguments import evaluated, instantiations
 
 ATTRIBUTE = "cudaFuncAttributeMaxDynamicSharedMemorySize"
 Edit = tuple[int, int, str]
+# What a statement in front of a launch may begin with for a block to take the launch's place.
+_BLOCK_FITS = re.compile(r"(?:(?:else\s+)?(?:if|for|while|switch)\b.*\)|.*\belse|do|case\b[^?]*:|\w+\s*:)", re.DOTALL)
 
 
 def with_launches(before: str, kernel: Kernel, variant: Variant, opt_in_bytes: int) -> tuple[str, tuple[str, ...]]:
@@ -38,6 +41,8 @@ def with_launches(before: str, kernel: Kernel, variant: Variant, opt_in_bytes: i
         raise _refused(kernel, sites[0].line if sites else None, "extra_arguments", message)
     if launch.changes_grid:
         _check_grid(kernel, text, sites, launch)
+    if sites and (launch.changes_grid or launch.changed_bytes is not None):
+        _check_in_sight(kernel, text, sites)
     if launch.changed_bytes is None:
         return text, ()
     if not sites:
@@ -109,6 +114,14 @@ def _check_grid(kernel: Kernel, text: str, sites: Sequence[LaunchSite], launch: 
                 raise _refused(kernel, site.line, "launch_unclear", message)
 
 
+def _check_in_sight(kernel: Kernel, text: str, sites: Sequence[LaunchSite]) -> None:
+    """A launch by other means would stay as it was."""
+    line = unseen_launch(text, kernel.name, sites)
+    if line is not None:
+        message = f"{kernel.name} may be launched from here too, in a way that is not read; its launch changes."
+        raise _refused(kernel, line, "launch_out_of_sight", message)
+
+
 def _check_editable(kernel: Kernel, site: LaunchSite) -> None:
     if site.in_macro:
         raise _refused(kernel, site.line, "launch_in_macro", "The launch stands in a macro, and its bytes change.")
@@ -127,17 +140,19 @@ def _bytes_edit(site: LaunchSite, size_bytes: int) -> Edit:
 def _attributes(
     kernel: Kernel, text: str, sites: Sequence[LaunchSite], size_bytes: int
 ) -> tuple[list[Edit], list[str]]:
-    """``cudaFuncSetAttribute``: what is there gets the new bytes; else one call in front of each launch."""
-    present = list(_present(text, kernel.name))
-    if present:
-        lines = sorted({text.count("\n", 0, start) + 1 for start, _ in present})
-        told = f"line {', '.join(map(str, lines))}: cudaFuncSetAttribute allows {size_bytes} bytes"
-        return [(start, end, str(size_bytes)) for start, end in present], [told]
+    """``cudaFuncSetAttribute``: calls that are there get the new bytes; a launch that none precedes gets its own."""
     edits: list[Edit] = []
     notes: list[str] = []
+    present = _present(text, kernel.name)
+    if present:
+        lines = sorted({text.count("\n", 0, start) + 1 for _, start, _ in present})
+        notes.append(f"line {', '.join(map(str, lines))}: cudaFuncSetAttribute allows {size_bytes} bytes")
+        edits += [(start, end, str(size_bytes)) for _, start, end in present]
     code = bare(text)
     newline = "\r\n" if "\r\n" in text else "\n"
     for site in sites:
+        if any(surely_before(text, call, site) for call, _, _ in present):
+            continue
         head = text[site.start : site.config_spans[0][0]]
         function = re.sub(r"\s*<<<\s*$", "", head)
         call = f"cudaFuncSetAttribute({function}, {ATTRIBUTE}, {size_bytes});"
@@ -145,7 +160,7 @@ def _attributes(
         if not lead:
             indent = re.search(r"[ \t]*$", text[: site.start])
             edits.append((site.start, site.start, f"{call}{newline}{indent[0] if indent is not None else ''}"))
-        elif re.search(r"(?:\)|\belse|\bdo|:)$", lead) and code[site.end : site.end + 1] == ";":
+        elif _BLOCK_FITS.fullmatch(lead) and code[site.end : site.end + 1] == ";":
             edits.append((site.start, site.start, f"{{ {call} "))
             edits.append((site.end + 1, site.end + 1, " }"))
         else:
@@ -155,16 +170,16 @@ def _attributes(
     return edits, notes
 
 
-def _present(text: str, name: str) -> list[tuple[int, int]]:
-    """Where calls for this kernel have their bytes."""
+def _present(text: str, name: str) -> list[tuple[int, int, int]]:
+    """Calls for this kernel: where each begins, and where it has its bytes."""
     code = bare(text)
-    found: list[tuple[int, int]] = []
+    found: list[tuple[int, int, int]] = []
     for match in re.finditer(r"\b(?:cuda|hip)FuncSetAttribute\s*\(", code):
         end = closing(code, match.end() - 1)
         spans = list(split_spans(code, match.end(), end)) if end > 0 else []
         first = code[slice(*spans[0])] if spans else ""
         if len(spans) == 3 and re.search(rf"\b{re.escape(name)}\b", first) and ATTRIBUTE in code[slice(*spans[1])]:
-            found.append(spans[2])
+            found.append((match.start(), *spans[2]))
     return found
 
 
