@@ -1,0 +1,257 @@
+// $title
+// C[z] = A[z] * B[z] for z < batch; A is M x K, B is K x N, C is M x N, all row-major.
+//
+// One block makes a BM x BN tile of C with WARPS_M x WARPS_N warps. The K-loop walks tiles of BK columns of A and
+// BK rows of B through a ring of STAGES buffers in shared memory, filled by asynchronous copies.
+//
+// Shared rows are cut into chunks of 16 bytes, and a chunk is kept at (chunk XOR row): eight rows that ldmatrix reads
+// together then lie in eight different groups of banks, without padding.
+//
+// M, N and K are free. Rows of A are read VEC_A elements at a time, rows of B VEC_B, rows of C are written VEC_C at a
+// time: K must be a multiple of VEC_A, N of VEC_B and VEC_C, and the pointers as well aligned. 1 fits everything.
+
+$includes
+
+constexpr int BM = $bm;        // rows of C that a block makes
+constexpr int BN = $bn;        // columns
+constexpr int BK = $bk;         // depth of a tile
+constexpr int WARPS_M = $warps_m;
+constexpr int WARPS_N = $warps_n;
+constexpr int STAGES = $stages;     // buffers of the ring: STAGES - 1 tiles are on their way
+constexpr int SPLIT_K = $split_k;    // blocks that share the K-loop of one tile
+constexpr int GROUP_M = $group_m;    // row blocks that are walked together, so that they meet in L2
+constexpr int VEC_A = $vec_a;
+constexpr int VEC_B = $vec_b;
+constexpr int VEC_C = $vec_c;
+
+using T = $element;
+using Sum = $accumulator;
+using Out = $output;
+
+constexpr int THREADS = WARPS_M * WARPS_N * 32;
+constexpr int WM = BM / WARPS_M;           // rows that a warp makes
+constexpr int WN = BN / WARPS_N;
+constexpr int MMA_K = $mma_k;                  // one matrix instruction: 16 x 8 x MMA_K
+constexpr int MT = WM / 16;
+constexpr int NT = WN / 8;
+constexpr int K_STEPS = BK / MMA_K;
+constexpr int CHUNK = 16 / sizeof(T);      // elements in 16 bytes
+constexpr int A_ROW_BYTES = BK * sizeof(T);
+constexpr int B_ROW_BYTES = BN * sizeof(T);
+constexpr int A_BYTES = BM * A_ROW_BYTES;
+constexpr int STAGE_BYTES = A_BYTES + BK * B_ROW_BYTES;
+
+static_assert(BM % (WARPS_M * 16) == 0 && BN % (WARPS_N * 16) == 0, "a warp makes whole 16 x 16 pieces");
+static_assert(K_STEPS % 2 == 0, "the fragments alternate between two sets of registers");
+static_assert(STAGES >= 2, "a tile is copied while another is computed");
+
+// Which chunk of its row a chunk is kept in. Rows shorter than 128 bytes share a line of banks, so they change in turn.
+template <int ROW_BYTES>
+__device__ __forceinline__ int swizzled(int row, int chunk)
+{
+    constexpr int ROWS_PER_LINE = ROW_BYTES >= 128 ? 1 : 128 / ROW_BYTES;
+    constexpr int CHUNKS = ROW_BYTES >= 128 ? 8 : ROW_BYTES / 16;
+    return chunk ^ (row / ROWS_PER_LINE % CHUNKS);
+}
+$b_swizzle
+// 16 bytes of a row into shared memory, VEC elements at a time. Of the row only count_left elements exist (fewer than
+// none: the row itself does not); the rest become zeros, and nothing is read beyond: a copy of size 0 only writes zeros.
+template <int VEC>
+__device__ __forceinline__ void copy_chunk(unsigned to, const T* from, int count_left, bool is_wanted)
+{
+    if constexpr (VEC == 1) {
+        // No asynchronous copy is this narrow: the elements pass through registers.
+        if (is_wanted) {
+            T values[CHUNK];
+            #pragma unroll
+            for (int i = 0; i < CHUNK; ++i) {
+                values[i] = i < count_left ? from[i] : T(0.0f);
+            }
+            const unsigned* words = reinterpret_cast<const unsigned*>(values);
+            asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};\n"
+                         :: "r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
+        }
+    } else {
+        constexpr int BYTES = VEC * sizeof(T);
+        #pragma unroll
+        for (int i = 0; i < CHUNK; i += VEC) {
+            const int size = i < count_left ? BYTES : 0;
+            // A predicate and no branch: the copies can then be scheduled between the matrix instructions.
+            if constexpr (BYTES == 16) {
+                asm volatile("{ .reg .pred p; setp.ne.b32 p, %3, 0;\n"
+                             "@p cp.async.cg.shared.global [%0], [%1], 16, %2; }\n"
+                             :: "r"(to), "l"(from), "r"(size), "r"((int)is_wanted));
+            } else {
+                asm volatile("{ .reg .pred p; setp.ne.b32 p, %3, 0;\n"
+                             "@p cp.async.ca.shared.global [%0], [%1], %4, %2; }\n"
+                             :: "r"(to + i * (int)sizeof(T)), "l"(from + i), "r"(size), "r"((int)is_wanted), "n"(BYTES));
+            }
+        }
+    }
+}
+
+__device__ __forceinline__ void commit_copies()
+{
+    asm volatile("cp.async.commit_group;\n" ::: "memory");
+}
+
+// Until at most LEFT groups of this thread's copies are under way.
+template <int LEFT>
+__device__ __forceinline__ void wait_copies()
+{
+    asm volatile("cp.async.wait_group %0;\n" :: "n"(LEFT) : "memory");
+}
+
+// The load phase. A thread copies the same chunk of every A_STEP-th row of A's tile, and of every B_STEP-th row of B's.
+struct Loader {
+    static constexpr int A_CHUNKS = BK / CHUNK;  // of a row
+    static constexpr int B_CHUNKS = BN / CHUNK;
+    static constexpr int A_STEP = THREADS / A_CHUNKS;
+    static constexpr int B_STEP = THREADS / B_CHUNKS;
+    static_assert(THREADS % A_CHUNKS == 0 && THREADS % B_CHUNKS == 0, "a thread stays in its column of chunks");
+
+    const T* a;        // this thread's first chunk of the tile that is copied next
+    const T* b;
+    int a_rows_left;   // rows of A from this thread's first one
+    int b_cols_left;   // columns of B from this thread's first one
+    int k_left;        // depth from the next tile's first column on
+    int tiles_left;
+    int K;
+    int N;
+
+    __device__ __forceinline__ Loader(const T* A, const T* B, int row0, int col0, int k_tile, int k_tile_end, int M,
+                                      int N, int K)
+        : K(K), N(N)
+    {
+        const int a_row = row0 + threadIdx.x / A_CHUNKS;
+        const int b_col = col0 + threadIdx.x % B_CHUNKS * CHUNK;
+        a = A + (size_t)a_row * K + k_tile * BK + threadIdx.x % A_CHUNKS * CHUNK;
+        b = B + (size_t)(k_tile * BK + threadIdx.x / B_CHUNKS) * N + b_col;
+        a_rows_left = M - a_row;
+        b_cols_left = N - b_col;
+        k_left = K - k_tile * BK;
+        tiles_left = k_tile_end - k_tile;
+    }
+
+    // The next tile into a stage of the ring. Behind the last tile nothing is copied.
+    __device__ __forceinline__ void copy(unsigned stage)
+    {
+        const int a_row = threadIdx.x / A_CHUNKS;
+        const int a_chunk = threadIdx.x % A_CHUNKS;
+        #pragma unroll
+        for (int i = 0; i < BM; i += A_STEP) {
+            const int row = a_row + i;
+            const int left = i < a_rows_left ? k_left - a_chunk * CHUNK : 0;
+            copy_chunk<VEC_A>(stage + row * A_ROW_BYTES + swizzled<A_ROW_BYTES>(row, a_chunk) * 16, a + (size_t)i * K,
+                              left, tiles_left > 0 && (BM % A_STEP == 0 || row < BM));
+        }
+        const int b_row = threadIdx.x / B_CHUNKS;
+        const int b_chunk = threadIdx.x % B_CHUNKS;
+        #pragma unroll
+        for (int i = 0; i < BK; i += B_STEP) {
+            const int row = b_row + i;
+            const int left = row < k_left ? b_cols_left : 0;
+            copy_chunk<VEC_B>(stage + A_BYTES + row * B_ROW_BYTES + $b_swizzled(row, b_chunk) * 16, b + (size_t)i * N,
+                              left, tiles_left > 0 && (BK % B_STEP == 0 || row < BK));
+        }
+        a += BK;
+        b += (size_t)BK * N;
+        k_left -= BK;
+        --tiles_left;
+    }
+};
+
+// Four 8 x 8 matrices of 16-bit values; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void ldmatrix_x4(unsigned& r0, unsigned& r1, unsigned& r2, unsigned& r3, unsigned address)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+                 : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(address));
+}
+
+$fragments
+__device__ __forceinline__ void multiply(Sum (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
+{
+    asm volatile("$mma "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+                 : "+$constraint"(d[0]), "+$constraint"(d[1]), "+$constraint"(d[2]), "+$constraint"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// The compute phase and the loads that run beside it: the sums of one warp over the tiles k_tile .. k_tile_end - 1.
+__device__ __forceinline__ void multiply_tiles(Sum (&sums)[MT][NT][4], unsigned ring, const T* A, const T* B, int row0,
+                                               int col0, int k_tile, int k_tile_end, int M, int N, int K)
+{
+    const int warp = threadIdx.x / 32;
+    const int warp_row = warp / WARPS_N * WM;
+    const int warp_col = warp % WARPS_N * WN;
+    if (k_tile >= k_tile_end) {
+        return;
+    }
+    Loader loader(A, B, row0, col0, k_tile, k_tile_end, M, N, K);
+    #pragma unroll
+    for (int s = 0; s < STAGES - 1; ++s) {
+        loader.copy(ring + s * STAGE_BYTES);
+        commit_copies();
+    }
+    wait_copies<STAGES - 2>();  // the oldest tile has landed ...
+    __syncthreads();            // ... the copies of every thread
+
+    unsigned a[2][MT][4];
+    unsigned b[2][NT][2];
+    load_fragments(a[0], b[0], ring, warp_row, warp_col, 0);
+
+    int read = 0;
+    int write = STAGES - 1;
+    #pragma unroll 1
+    for (; k_tile < k_tile_end; ++k_tile) {
+        const unsigned stage = ring + read * STAGE_BYTES;
+        read = read + 1 == STAGES ? 0 : read + 1;
+        #pragma unroll
+        for (int step = 0; step < K_STEPS; ++step) {
+            if (step == 0) {
+                // The stage that was read last: every warp has passed the barrier behind its last read of it.
+                // A group is committed also when nothing is copied, so that their count stays right.
+                loader.copy(ring + write * STAGE_BYTES);
+                commit_copies();
+                write = write + 1 == STAGES ? 0 : write + 1;
+            }
+            if (step == K_STEPS - 1) {
+                // The next tile has landed: its first fragments are read while this tile's last step is computed.
+                // Behind the last tile there is no next one; what is read then is not used.
+                wait_copies<STAGES - 2>();
+                __syncthreads();
+                const unsigned next = k_tile + 1 < k_tile_end ? ring + read * STAGE_BYTES : stage;
+                load_fragments(a[0], b[0], next, warp_row, warp_col, 0);
+            } else {
+                load_fragments(a[(step + 1) % 2], b[(step + 1) % 2], stage, warp_row, warp_col, step + 1);
+            }
+            #pragma unroll
+            for (int m = 0; m < MT; ++m) {
+                #pragma unroll
+                for (int n = 0; n < NT; ++n) {
+                    // Back and forth over the columns, so that neighbours share a fragment.
+                    const int column = m % 2 ? NT - 1 - n : n;
+                    multiply(sums[m][column], a[step % 2][m], b[step % 2][column]);
+                }
+            }
+        }
+    }
+    wait_copies<0>();
+}
+
+$store
+
+// Tile number `tile` of C: GROUP_M row blocks are walked column by column before the next ones begin.
+__device__ __forceinline__ void place_of(int tile, int M, int N, int& row0, int& col0)
+{
+    const int rows = (M + BM - 1) / BM;
+    const int columns = (N + BN - 1) / BN;
+    const int group = tile / (GROUP_M * columns);
+    const int first = group * GROUP_M;
+    const int height = min(rows - first, GROUP_M);
+    const int inside = tile - group * GROUP_M * columns;
+    row0 = (first + inside % height) * BM;
+    col0 = inside / height * BN;
+}
+
+$kernel

@@ -1,0 +1,30 @@
+static_assert(SPLIT_K == 1, "one block sums all of K");
+
+// Grid: as many blocks as the card holds (x), one for each matrix of the batch (z). A block takes every gridDim.x-th
+// tile; where they do not divide, the last round is shorter for some.
+extern "C" __global__ void __launch_bounds__(THREADS)
+$name(const T* __restrict__ A, const T* __restrict__ B, Out* __restrict__ C, int M, int N, int K)
+{
+    extern __shared__ __align__(128) unsigned char smem[];
+    // The wrong vectors for these matrices: stop, rather than read beside them.
+    if (K % VEC_A || N % VEC_B || N % VEC_C || (size_t)A % (VEC_A * sizeof(T)) || (size_t)B % (VEC_B * sizeof(T))
+        || (size_t)C % (VEC_C * sizeof(Out))) {
+        __trap();
+    }
+    A += (size_t)blockIdx.z * M * K;
+    B += (size_t)blockIdx.z * K * N;
+    C += (size_t)blockIdx.z * M * N;
+    const unsigned ring = static_cast<unsigned>(__cvta_generic_to_shared(smem));
+    const int k_tiles = (K + BK - 1) / BK;
+    const int tiles = ((M + BM - 1) / BM) * ((N + BN - 1) / BN);
+    #pragma unroll 1
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        int row0;
+        int col0;
+        place_of(tile, M, N, row0, col0);
+        Sum sums[MT][NT][4] = {};
+        multiply_tiles(sums, ring, A, B, row0, col0, 0, k_tiles, M, N, K);
+        store(sums, smem, C, row0, col0, M, N);
+        __syncthreads();  // the strips lie where the next tile's first stage goes
+    }
+}
