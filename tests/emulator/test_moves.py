@@ -94,6 +94,32 @@ PER_TILE = edited(
 )  # fmt: skip
 
 
+CLAMPED = edited(("k0 + i % BK]", "min(k0 + i % BK, k - 1)]"), ("(k0 + i / BN)", "min(k0 + i / BN, k - 1)"))
+GUARDED = edited(("= a[", "= k0 + i % BK >= k ? 0.0f : a["), ("= b[", "= k0 + i / BN >= k ? 0.0f : b["))
+FLOORED = SOURCE.replace("k0 < k;", "k0 < k / BK * BK;")
+
+
+@pytest.mark.parametrize(
+    ("source", "sizes"),
+    [(CLAMPED, {"K=33", "K=40"}), (GUARDED, {"K=33", "K=40"}), (FLOORED, set())],
+)
+def test_half_a_tile_is_held_to_sizes_that_leave_a_rest(source: str, sizes: set[str], tmp_path: Path) -> None:
+    """A clamped index adds the last product again for every place that is left: half as often with half the depth.
+
+    Not where the kernel leaves its buffers at such a size, or leaves the rest out.
+    """
+    receipt, made, code = moved(tmp_path, source, "retile")
+    half = made["retile"]
+    assert sizes <= set(receipt.baseline.verify.sizes)
+    assert bool({"K=33", "K=40"} & set(receipt.baseline.verify.sizes)) == bool(sizes)
+    if source == CLAMPED:
+        assert half.refusal is not None
+        assert "at half of BK the kernel does not compute the same: K=" in half.refusal.message
+        assert code != 1  # no fault of the kernel
+    else:
+        assert half.status == "accepted", half.refusal
+
+
 @pytest.mark.parametrize(
     ("source", "what"),
     [

@@ -115,7 +115,7 @@ def _verify_baseline(studied: Study, spec: LaunchSpec, executor: Executor, say: 
         executor,
         secrets.randbits(32),
         load_reference(spec.reference) if spec.reference is not None else None,
-        studied.extra_sets,
+        {**(studied.extra_sets or {}), **(studied.ragged_sets if executor.name == "emulator" else {})},
         studied.reduction or "K",
         lambda name: say(f"baseline at {name}"),
     )

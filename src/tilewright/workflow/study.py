@@ -56,6 +56,11 @@ class StudiedVariant:
     host_code: str = ""
     early: StudiedVariant | None = None
 
+    @property
+    def halves_depth(self) -> bool:
+        """Whether it was made, and adds up half as many products a tile."""
+        return self.refusal is None and self.side == "BK"
+
 
 @dataclass(frozen=True)
 class Study:
@@ -66,6 +71,8 @@ class Study:
         constants: the file's, for the sidecar's expressions.
         widened: the baseline with 16-byte loads alone, where a copy loop can be widened.
         extra_sets: size sets for the K-loop's trip counts; reduction: the size that the K-loop runs over.
+        ragged_sets: those whose last tile is used in part, for half tiles. A GPU does not tell whether the kernel
+            itself strays out of its buffers there, so they are the emulator's.
     """
 
     toolchain: str
@@ -87,4 +94,5 @@ class Study:
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     extra_sets: dict[str, dict[str, int]] | None = None
+    ragged_sets: dict[str, dict[str, int]] = field(default_factory=dict)
     reduction: str | None = None

@@ -35,7 +35,7 @@ from tilewright.workflow.records import (
 from tilewright.workflow.retiling import retiled
 from tilewright.workflow.study import StudiedVariant, Study
 from tilewright.workflow.threads import with_threads
-from tilewright.workflow.trip_sets import trip_sets
+from tilewright.workflow.trip_sets import ragged_sets, trip_sets
 from tilewright.workflow.understanding import understand
 from tilewright.workflow.variants import make, proof_of, rewriters, widened_control
 
@@ -125,6 +125,7 @@ def _full(
         assumptions=tuple(assumptions),
         notes=(*base.notes, *kernel.steps, *((plan.cliff_text,) if rows else ())),
         extra_sets=extra,
+        ragged_sets=ragged_sets(kernel, spec, base.constants) if any(v.halves_depth for v in variants) else {},
         reduction=reduction,
     )
 
