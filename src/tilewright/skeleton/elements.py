@@ -46,7 +46,8 @@ class Element:
 
     def words(self) -> dict[str, str | int]:
         """What the texts call ``$title``, ``$element`` and so on."""
-        names = "title includes element accumulator output mma mma_k constraint pair to_pair to_one".split()
+        names: tuple[str, ...] = ("title", "includes", "element", "accumulator", "output", "mma", "mma_k", "constraint")
+        names += ("pair", "to_pair", "to_one")
         found: dict[str, str | int] = {name: getattr(self, name) for name in names}
         return found | {"b_swizzled": "swizzled_b" if self.b_swizzle else "swizzled<B_ROW_BYTES>"}
 

@@ -84,7 +84,9 @@ def why_no_gemm(tile: GemmTile, dtype: GemmDType, arch: Arch) -> str:
         if row_bytes not in (32, 64) and row_bytes % 128:
             return f"{name} = {count} makes rows of {row_bytes} bytes; the swizzle takes 32, 64 and multiples of 128."
         if tile.threads % (row_bytes // 16):
-            return f"{tile.threads} threads do not copy whole rows of {row_bytes} bytes, 16 bytes each ({name} = {count})."
+            return (
+                f"{tile.threads} threads do not copy whole rows of {row_bytes} bytes, 16 bytes each ({name} = {count})."
+            )
     if tile.threads > arch.max_threads_per_block:
         return f"{tile.threads} threads; a block has at most {arch.max_threads_per_block}."
     sums = _sums(tile)
@@ -205,7 +207,7 @@ def _sidecar(name: str, grid: Formula, tile: GemmTile, element: Element, vectors
         if tile.split_k == 1
         else Array("W", element.accumulator_dtype, ("SPLIT_K", "BATCH", "M", "N"), "out")
     )
-    args = [
+    args: list[Array | Scalar] = [
         Array("A", element.dtype, ("BATCH", "M", "K"), fill=element.fill),
         Array("B", element.dtype, ("BATCH", "K", "N"), fill=element.fill),
         out,
@@ -217,7 +219,7 @@ def _sidecar(name: str, grid: Formula, tile: GemmTile, element: Element, vectors
 
 def _second(name: str, element: Element, vectors: Vectors) -> Pass:
     grid = (f"ceil_div(BATCH * M * N, {REDUCE_THREADS})", "1", "1")
-    args = [
+    args: list[Array | Scalar] = [
         Array("W", element.accumulator_dtype, ("SPLIT_K", "BATCH", "M", "N"), fill=element.fill),
         Array("C", element.output_dtype, ("BATCH", "M", "N"), "out"),
         Scalar("count", "BATCH * M * N", "int64"),
