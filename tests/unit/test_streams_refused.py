@@ -146,6 +146,52 @@ REFUSED = {
     ),
 }
 
+# Loads that no subscript shows, in a kernel whose compute phase stores to global memory.
+KEEP = f"{MATH}\n        if (row < M && col < N) C[row * N + col] = sum;"
+PARAMETERS = "const float *A, const float *__restrict__ B, float *__restrict__ C, int M, int N, int K"
+PTX = 'float v;\n        asm("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(<at>));\n        As[ty][tx] = v;'
+BY_PTX = '{ float v; asm("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(p)); return v; }'
+FRAGMENT = (
+    "wmma::fragment<wmma::matrix_a, 16, 16, 8, wmma::precision::tf32, wmma::row_major> f;\n"
+    "        wmma::load_matrix_sync(f, A + k0, K);\n        As[ty][tx] = f.x[0];"
+)
+UNSEEN = {
+    "inline PTX": {"load": PTX.replace("<at>", "A + row * K + k0 + tx")},
+    "inline PTX, by number": {
+        "before": "const unsigned long long from = (unsigned long long)(A + row * K + tx);",
+        "load": PTX.replace("<at>", "from + 4 * k0"),
+    },
+    "a function's inline PTX": {
+        "file": f"__device__ float get(const float *p) {BY_PTX}",
+        "load": "As[ty][tx] = get(A + row * K + k0 + tx);",
+    },
+    "a function's inline PTX, by number": {
+        "file": f"__device__ float get(unsigned long long p) {BY_PTX}",
+        "load": "As[ty][tx] = get((unsigned long long)(A + row * K + k0 + tx));",
+    },
+    "a fragment": {"file": "#include <mma.h>\nusing namespace nvcuda;", "load": FRAGMENT},
+}
+
+
+def unseen(name: str, parameters: str = PARAMETERS) -> str:
+    slots = UNSEEN[name]
+    return gemm(**{**slots, "params": parameters, "load": f"{slots['load']}\n        {LOAD_B}", "compute": KEEP})
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_loads_that_no_subscript_shows_may_alias_a_store(name: str) -> None:
+    text = unseen(name)
+    found = read(text, BLOCK)
+    assert isinstance(found, Refusal), found
+    assert (found.code, found.line) == ("may_alias", line_of(text, "        if (row < M && col < N) C")), found
+
+
+@pytest.mark.parametrize("name", ["inline PTX", "a fragment"])
+def test_loads_through_a_restricted_pointer_do_not(name: str) -> None:
+    found = read(unseen(name, PARAMETERS.replace("*A", "*__restrict__ A")), BLOCK)
+    assert isinstance(found, TiledKernel), found
+    assert any("loads through `A` do not see stores through `C`" in x for x in found.assumptions)
+
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_it_is_refused(name: str) -> None:

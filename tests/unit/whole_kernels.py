@@ -41,6 +41,10 @@ ALL = {
         load="if (row < M && k0 + tx < K) {\n            const int c = tx;\n            As[ty][c] = A[row * K + k0 + c];\n"
         f"        }} else {{\n            As[ty][tx] = 0.0f;\n        }}\n        {LOAD_B}",
     ),
+    "one place by indices of one name on both sides": gemm(
+        load="if (k0 + tx < K && row < M) {\n            const int c = tx;\n            As[ty][c] = A[row * K + k0 + c];\n"
+        f"        }} else {{\n            const int c = tx;\n            As[ty][c] = 0.0f;\n        }}\n        {LOAD_B}",
+    ),
     "a local set on both sides": gemm(
         load="float v;\n        if (row < M && k0 + tx < K) v = A[row * K + k0 + tx];\n        else v = 0.0f;\n"
         f"        As[ty][tx] = v;\n        {LOAD_B}",
@@ -136,6 +140,13 @@ REGISTERS = {
 }
 # Only with the one buffer: what a tile leaves out is an earlier tile's.
 SINGLE = {
+    # The two indices have one name and two values: tiles past the second leave the left half as the second filled it.
+    "other places by indices of one name": gemm(
+        shared="__shared__ float Es[T][2 * T];",
+        load=f"{LOAD_A}\n        {LOAD_B}\n        if (k0 < 32) {{\n            const int c = tx;\n            Es[ty][c] = A[tx];\n"
+        "        } else {\n            const int c = tx + T;\n            Es[ty][c] = A[ty];\n        }",
+        compute="{0}\n        sum += Es[tx][ty];\n        if (k0 >= 32) sum += Es[tx][ty + T];",
+    ),
     "an if without else": gemm(
         load=f"if (k0 + tx < K && row < M) As[ty][tx] = A[row * K + k0 + tx];\n        {LOAD_B}",
         compute="if (row < M)\n        for (int k = 0; k < T; ++k) sum += As[ty][k] * (Bs[k][tx] + 0.5f);",

@@ -76,9 +76,12 @@ def _summary(
 
 def _looks(node: ir.Stmt | ir.Expr, collector: Collector, done: Mapping[str, DeviceFunction]) -> bool:
     """Whether a node reads memory behind an address that is not one of the arguments."""
+    given = ("local", "param", "shared")
+    if any(p.space not in given for p in collector.places.loaded(node)):
+        return True
     match node:
         case ir.Index() | ir.Unary(op="*") | ir.Member(arrow=True):
-            return collector.places.of(node).space not in ("local", "param", "shared")
+            return collector.places.of(node).space not in given
         case ir.Call(callee=c):
             callee = done.get(short_name(c))
             return callee is not None and callee.looks

@@ -49,6 +49,7 @@ ASYNCHRONOUS = re.compile(
 _ASYNC_ASM = re.compile(r"\b(?:cp\.async|mbarrier|wgmma|cp\.reduce\.async|tcgen05)\b")
 _GUARD = r"^(?:@!?\S+\s+)?"
 _ASM_LOADS = re.compile(_GUARD + r"(?:mma|wmma\.(?:mma|load)|ldmatrix|ld|ldu)\b")
+_ASM_READS = re.compile(_GUARD + r"(?:wmma\.load|ldmatrix|ld|ldu)\b")
 _ASM_VALUES = re.compile(
     _GUARD + r"(?:cvt|cvta|mov|movmatrix|add|addc|sub|subc|mul|mul24|mad|madc|fma|div|"
     r"rem|shl|shr|shf|and|or|xor|not|lop3|prmt|dp4a|dp2a|ex2|lg2|rcp|rsqrt|sqrt|sin|cos|tanh|setp|set|selp|slct|max|"
@@ -80,6 +81,11 @@ def asm_kind(instruction: str) -> str:
         if pattern.match(instruction):
             return kind
     return "unknown"
+
+
+def asm_reads(code: str) -> bool:
+    """Whether inline PTX loads from an address, and not from a register alone."""
+    return any(_ASM_READS.match(piece) for piece in asm_instructions(code))
 
 
 def asm_instructions(code: str) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tilewright.source import ir
+from tilewright.source import intrinsics, ir
 from tilewright.source.c_types import resolve
 from tilewright.source.expr_types import Types
 from tilewright.source.integer_types import BUILTINS
@@ -122,6 +122,19 @@ class Places:
                 one, two = self.at(a), self.at(b)
                 return _either(one, two)
         return UNKNOWN
+
+    def loaded(self, node: ir.Stmt | ir.Expr) -> list[Place]:
+        """What inline PTX, or a function of CUDA's own, reads behind the addresses that it is given."""
+        match node:
+            case ir.Asm(code=code, inputs=inputs) if intrinsics.asm_reads(code):
+                found = [(constraint, self.at(e)) for constraint, e in inputs]
+                # 64 bits may be an address, whatever their type; 32 bits reach shared memory only.
+                return [p for constraint, p in found if p.space != "unknown" or "l" in constraint]
+            case ir.Call(callee=c, args=args) if c in intrinsics.LOADS:
+                return [self.at(a) for a in args]
+            case ir.Call(callee=c, args=(_, source, *_)) if c.split("<")[0].split("::")[-1] == "load_matrix_sync":
+                return [self.at(source)]
+        return []
 
     def pointee(self, symbol: ir.Symbol) -> Place:
         """Where a pointer points, over its initialiser and everything it is assigned."""

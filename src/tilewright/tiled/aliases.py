@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tilewright.source import intrinsics, ir
+from tilewright.source import ir
 from tilewright.source.effects import Store, short_name
 from tilewright.source.places import UNKNOWN, Place, Places
 from tilewright.source.reader import OpenKernel
@@ -75,19 +75,18 @@ class Aliases:
         out: list[Place] = []
         for stmt in load:
             for node in ir.walk(stmt):
-                if isinstance(node, ir.Index | ir.Member) or (isinstance(node, ir.Unary) and node.op == "*"):
-                    out.append(self._places.of(node))
-                elif isinstance(node, ir.Name) and node.symbol is not None:
-                    if self._kernel.symbols[node.symbol].reference:
+                out += self._places.loaded(node)
+                match node:
+                    case ir.Index() | ir.Member() | ir.Unary(op="*"):
                         out.append(self._places.of(node))
-                elif isinstance(node, ir.Call):
-                    out += self._read_by(node)
+                    case ir.Name(symbol=int(s)) if self._kernel.symbols[s].reference:
+                        out.append(self._places.of(node))
+                    case ir.Call():
+                        out += self._read_by(node)
         return [p for p in out if p.space not in ("local", "shared")]
 
     def _read_by(self, call: ir.Call) -> list[Place]:
-        """What a function may read behind its arguments."""
-        if call.callee in intrinsics.LOADS:
-            return [self._places.at(a) for a in call.args]
+        """What a function of the file may read behind its arguments."""
         function = self._kernel.functions.get(short_name(call.callee))
         if function is None:
             return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -54,7 +55,7 @@ class StreamStore:
     Attributes:
         loops: places in the text of the loops around it that store, outermost first.
         width_bytes, type_text: of what is stored.
-        place: the text of the target, which the two sides of a condition may share.
+        place: what tells the target from another place; the two sides of a condition may share it.
         source: how an asynchronous copy does it; "plain" where the value is not loaded at all; or why none can.
     """
 
@@ -64,7 +65,7 @@ class StreamStore:
     loops: tuple[int, ...]
     width_bytes: int
     type_text: str
-    place: bytes
+    place: Hashable
     source: Source | Literal["plain"] | Refusal
 
 

@@ -15,7 +15,7 @@ from tilewright.tiled.kloop import KLoopFinder, Phases
 from tilewright.tiled.moving import Moving
 from tilewright.tiled.placement import enclosing
 from tilewright.tiled.slices import names
-from tilewright.tiled.stream_fill import Fill
+from tilewright.tiled.stream_fill import Fill, target_of
 
 _HINT = "fill the rest with zeros; the ldg_single variant keeps the one buffer"
 
@@ -46,7 +46,7 @@ def uneven_runs(
         {id(a) for a in stores},
         kernel.symbols,
         finder.collector,
-        lambda e: b"".join(text[e.span.start : e.span.end].split()),
+        lambda e: target_of(e, text, lambda name: finder.uniformity.fixed(name, loop.var.id)),
         kernel.source.line,
     )
     found = fill.judge(phases.load) or next((r for a in stores if (r := _moved(finder, a, moving)) is not None), None)

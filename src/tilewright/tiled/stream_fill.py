@@ -6,14 +6,36 @@ another tile than the original array did.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 
 from tilewright.source import ir
 from tilewright.source.effects import Collector
 from tilewright.tiled.kernel import Refusal
 from tilewright.tiled.slices import names
 
-Target = bytes
+_MAX_DEPTH = 16
+Target = tuple[bytes, tuple[Hashable, ...]]
+
+
+def target_of(expr: ir.Expr, text: bytes, fixed: Callable[[ir.Name], ir.Expr | None]) -> Target:
+    """What tells a place from another one: its text, and what each name in it stands for.
+
+    Two branches may each declare an index of one name, so the text alone says too little.
+
+    Args:
+        fixed: the initialiser of a name that still holds where the name stands, else None.
+    """
+
+    def meant(name: ir.Name, depth: int) -> Hashable:
+        init = fixed(name) if depth < _MAX_DEPTH else None
+        if init is None:
+            return name.symbol if name.symbol is not None else name.id
+        return spelled(init), tuple(meant(n, depth + 1) for n in ir.walk(init) if isinstance(n, ir.Name))
+
+    def spelled(part: ir.Expr) -> bytes:
+        return b"".join(text[part.span.start : part.span.end].split())
+
+    return spelled(expr), tuple(meant(n, 0) for n in ir.walk(expr) if isinstance(n, ir.Name))
 
 
 class Fill:
@@ -22,7 +44,7 @@ class Fill:
     Args:
         moving: names whose values may differ from tile to tile.
         stores: the assignments that store into tiles, by identity.
-        normal: the text of an expression without white space.
+        target: what tells the place that an lvalue names from another one: :func:`target_of`.
     """
 
     def __init__(
@@ -31,14 +53,14 @@ class Fill:
         stores: Set[int],
         symbols: Mapping[int, ir.Symbol],
         collector: Collector,
-        normal: Callable[[ir.Expr], Target],
+        target: Callable[[ir.Expr], Target],
         line: Callable[[int], int],
     ) -> None:
         self._moving = moving
         self._stores = stores
         self._symbols = symbols
         self._collector = collector
-        self._normal = normal
+        self._target = target
         self._line = line
 
     def judge(self, body: tuple[ir.Stmt, ...]) -> Refusal | None:
@@ -61,7 +83,7 @@ class Fill:
     def _one(self, stmt: ir.Stmt) -> tuple[dict[Target, ir.Expr], dict[Target, Refusal]]:
         match stmt:
             case ir.Do(expr=ir.Assign(left=left) as e) if id(e) in self._stores:
-                return {self._normal(left): left}, {}
+                return {self._target(left): left}, {}
             case ir.Block(body=body):
                 return self._list(body)
             case ir.If():
@@ -84,7 +106,7 @@ class Fill:
             jumps = any(isinstance(n, ir.Jump) for n in ir.walk(stmt))
             missed |= {t: self._predicated(stmt, moved) for t in one.keys() ^ two.keys()}
             if jumps:
-                missed[b"jump"] = self._predicated(stmt, moved)
+                missed[(b"jump", ())] = self._predicated(stmt, moved)
         return both, missed
 
     def _predicated(self, stmt: ir.If, moved: set[int]) -> Refusal:

@@ -25,7 +25,7 @@ from tilewright.tiled.loops import counter
 from tilewright.tiled.moving import Moving
 from tilewright.tiled.rehearsal import Rehearsal, Rehearsed
 from tilewright.tiled.slices import Slicer, names
-from tilewright.tiled.stream_fill import Fill
+from tilewright.tiled.stream_fill import Fill, Target, target_of
 from tilewright.tiled.tile_uses import STEPS, TileUses
 from tilewright.tiled.values import Values
 
@@ -56,6 +56,7 @@ class StreamReader:
         self._block = block
         self._values = Values(self._places, types, self._constants)
         self._stores: list[tuple[ir.Do, ir.Assign, int, tuple[ir.For, ...]]] = []
+        self._steady = -1  # the K-loop's variable, once it is known
 
     def _line(self, node: ir.Stmt | ir.Expr) -> int:
         return self._kernel.source.line(node.span.start)
@@ -75,6 +76,7 @@ class StreamReader:
         Args:
             bumps: every statement of the compute phase that advances a name from outside the K-loop.
         """
+        self._steady = loop.var.id
         refused = Closed(self._finder, phases).refusal() or self._gather(phases.load, ())
         if refused is not None:
             return refused
@@ -102,12 +104,12 @@ class StreamReader:
         refused = refused or follow.places([(stmt, a) for stmt, a, _, _ in self._stores], moving)
         if refused is not None:
             return refused
-        rehearsed = self._rehearse(phases.load, loop)
+        rehearsed = self._rehearse(phases.load)
         loops = self._loops(rehearsed)
         stores, values = self._judged(phases)
         if isinstance(stores, Refusal):
             return stores
-        fill = Fill(moving, ids, self._symbols, self._collector, self._normal, self._kernel.source.line)
+        fill = Fill(moving, ids, self._symbols, self._collector, self._target, self._kernel.source.line)
         stream = LoadStream(
             phases.load,
             stores,
@@ -258,8 +260,11 @@ class StreamReader:
         return min(uses, key=lambda n: n.span.start, default=stmts[0])
 
     # -- stores and loops ---------------------------------------------------------------------------------
-    def _normal(self, expr: ir.Expr) -> bytes:
-        return b"".join(self._kernel.source.text[expr.span.start : expr.span.end].split())
+    def _target(self, lvalue: ir.Expr) -> Target:
+        return target_of(lvalue, self._kernel.source.text, self._fixed)
+
+    def _fixed(self, name: ir.Name) -> ir.Expr | None:
+        return self._finder.uniformity.fixed(name, self._steady)
 
     def _judged(self, phases: Phases) -> tuple[tuple[StreamStore, ...] | Refusal, LoadedValues]:
         here = phases.load[0].span.start, phases.load[-1].span.end
@@ -294,21 +299,20 @@ class StreamReader:
                     tuple(f.span.start for f in loops),
                     width,
                     kind.base,
-                    self._normal(assign.left),
+                    self._target(assign.left),
                     source,
                 )
             )
         return tuple(out), values
 
-    def _rehearse(self, body: tuple[ir.Stmt, ...], loop: KLoop) -> Rehearsed:
-        uniformity = self._finder.uniformity
+    def _rehearse(self, body: tuple[ir.Stmt, ...]) -> Rehearsed:
         rehearsal = Rehearsal(
             self._constants,
             self._symbols,
             self._types,
             self._collector,
             self._shared,
-            lambda name: uniformity.fixed(name, loop.var.id),
+            self._fixed,
             self._block,
             {id(a): n for n, (_, a, _, _) in enumerate(self._stores)},
         )

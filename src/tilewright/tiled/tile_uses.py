@@ -83,6 +83,8 @@ class TileUses:
         )
         targets = {id(a.left) for a in self._assigns}
         for node in (n for s in self._load for n in ir.walk(s)):
+            if taken and any(p.space == "unknown" for p in self._places.loaded(node)):
+                return self._no("where a load reads from is not known: it may be a tile", node)
             reads = isinstance(node, ir.Index | ir.Member) or (isinstance(node, ir.Unary) and node.op == "*")
             if not reads or not isinstance(node, ir.Expr) or id(node) in targets:
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from tilewright.source.reader import OpenKernel
 from tilewright.tiled.kernel import Copy, CopyLoop, Fetch, KLoop, LaneStore, LoadItem, SharedArray, Tile
@@ -37,7 +37,7 @@ def _streamed(stream: LoadStream, threads: int | None) -> dict[int, int]:
     """The same for a load phase that is one text: exact where every thread makes every pass."""
     out: dict[int, int] = {}
     unknown: set[int] = set()
-    seen: set[bytes] = set()
+    seen: set[Hashable] = set()
     for store in stream.stores:
         count = threads
         for start in store.loops:
