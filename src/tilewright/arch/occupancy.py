@@ -25,7 +25,8 @@ class Occupancy:
         warps_per_sm: resident warps.
         limiter: what stops one more block. Where several stop it at once: shared memory first, then registers, warps,
             and the number of blocks, because the first ones are what a programmer can change.
-        limits: blocks per SM that each resource alone would allow.
+        limits: blocks per SM that each resource alone would allow; without those that limit nothing (no shared memory
+            where the system reserves none, an empty kernel's registers, barriers before Hopper).
         share: resident warps over the most that the SM holds, 0 to 1.
         needs_opt_in: the block asks for more shared bytes than it gets without ``cudaFuncSetAttribute``.
         carveout_bytes: the size that the SM's shared memory is set to.
@@ -84,13 +85,14 @@ def occupancy(
         )
     warps = ceil_div(threads, arch.warp_size)
     carveout = _carveout(arch, smem_bytes, carveout_bytes)
-    limits: dict[Limiter, int] = {
+    each: dict[Limiter, int | None] = {
         "shared": _blocks_by_shared(arch, smem_bytes, carveout, opted_in),
-        "registers": blocks_by_registers(arch, warps, registers_per_thread),
+        "registers": blocks_by_registers(arch, warps, registers_per_thread) if registers_per_thread else None,
         "warps": arch.max_warps_per_sm // warps if threads <= arch.max_threads_per_block else 0,
         "blocks": arch.max_blocks_per_sm,
-        "barriers": _blocks_by_barriers(arch, barriers),
+        "barriers": arch.barriers_per_sm // barriers if barriers and arch.barriers_per_sm else None,
     }
+    limits = {name: blocks for name, blocks in each.items() if blocks is not None}
     # min() keeps the first of equals: the order above is the order of preference.
     limiter = min(limits, key=lambda name: limits[name])
     blocks = limits[limiter]
@@ -166,11 +168,9 @@ def register_cliff(arch: Arch, threads: int, blocks: int) -> int:
 
 
 def blocks_by_registers(arch: Arch, warps: int, registers_per_thread: int) -> int:
-    """Blocks of so many warps that the register file holds; 0 where one block is over a limit."""
+    """Blocks of so many warps that the register file holds (of 1 register or more); 0 where one is over a limit."""
     if registers_per_thread > arch.max_registers_per_thread:
         return 0
-    if registers_per_thread == 0:  # an empty kernel
-        return arch.max_blocks_per_sm
     per_warp = _registers_per_warp(arch, registers_per_thread)
     # The launch check counts a block's warps as if every partition held the same number of them.
     if per_warp * round_up(warps, arch.register_partitions) > arch.registers_per_block:
@@ -203,15 +203,8 @@ def _carveout(arch: Arch, smem_bytes: int, wanted_bytes: int | None) -> int:
     return next((step for step in arch.smem_carveouts_bytes if step >= needed), arch.smem_per_sm_bytes)
 
 
-def _blocks_by_shared(arch: Arch, smem_bytes: int, carveout_bytes: int, opted_in: bool) -> int:
+def _blocks_by_shared(arch: Arch, smem_bytes: int, carveout_bytes: int, opted_in: bool) -> int | None:
     if smem_bytes > (arch.smem_optin_max_bytes if opted_in else arch.smem_static_max_bytes):
         return 0
     taken = _smem_per_block(arch, smem_bytes)
-    # Where the system reserves nothing, a block without shared memory is not limited by it.
-    return carveout_bytes // taken if taken else arch.max_blocks_per_sm
-
-
-def _blocks_by_barriers(arch: Arch, barriers: int) -> int:
-    if not barriers or not arch.barriers_per_sm:
-        return arch.max_blocks_per_sm
-    return arch.barriers_per_sm // barriers
+    return carveout_bytes // taken if taken else None
