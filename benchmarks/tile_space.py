@@ -32,8 +32,13 @@ HEATS = ((3, 1.6), (6, 1.15), (12, 1.0))
 
 
 def shapes_of(path: str) -> list[dict[str, Any]]:
-    """``[{"name": …, "batch": 1, "m": …, "n": …, "k": …}, …]``"""
-    return json.loads(Path(path).read_text("utf-8"))
+    """``[{"name": …, "batch": 1, "m": …, "n": …, "k": …}, …]``; of a TOML file both lists, calibration and test."""
+    text = Path(path).read_text("utf-8")
+    if path.endswith(".toml"):
+        import tomllib
+
+        return [{"batch": 1, **shape, "list": name} for name, rows in tomllib.loads(text).items() for shape in rows]
+    return json.loads(text)
 
 
 def short_space(shape: dict[str, Any], sms: int = 132) -> list[Config]:

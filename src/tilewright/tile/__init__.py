@@ -1,0 +1,1 @@
+"""Tile sizes and work partitioning: op, dims, dtype and card → candidates, choice, partition, tuning plan."""

@@ -1,0 +1,119 @@
+"""Candidates of attention's forward pass: a block keeps bm queries and walks the keys in tiles of bn. **Not
+calibrated.**
+
+Per tile of keys: two products of bm · bn · d multiply-adds; an exponential and some FP32 work per score; every warp
+reads the whole tiles of K and V from shared memory. The machine's rates are the GEMM model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilewright.tile.candidate import Candidate, bound_by, common_warnings, fit, useful_share, vector_bytes
+from tilewright.tile.machine import Machine
+from tilewright.tile.ops import Attention, element
+from tilewright.tile.parameters import CostParameters
+
+QUERIES = (64, 128)
+KEYS = (32, 64, 128)
+WARPS = (4, 8)
+STAGES = (1, 2, 3)
+ROWS_OF_A_WARP = 16
+BASE_REGISTERS = 48
+REGISTER_BYTES = 4
+SCORE_BYTES = 4
+# CUDA Programming Guide, arithmetic instructions' throughput: exponentials per SM and cycle, compute capability 7.x to
+# 9.0.
+EXP_PER_CYCLE = 16
+# Per score: scale, running maximum, subtraction, sum, conversion.
+FP32_PER_SCORE = 6
+
+
+def attention_candidates(op: Attention, machine: Machine, cost: CostParameters) -> tuple[Candidate, ...]:
+    """The tiles that fit a block on an SM. Fastest first; empty where none does."""
+    found = [_candidate(op, machine, cost, *choice) for choice in _choices(op, machine)]
+    return tuple(sorted(found, key=lambda candidate: candidate.time_us))
+
+
+def smem_bytes(op: Attention, bm: int, bn: int, stages: int) -> int:
+    """Shared bytes per block: the queries, and ``stages`` tiles of keys and of values."""
+    return (bm + 2 * stages * bn) * op.d * element(op.dtype).item_bytes
+
+
+def registers_estimate(op: Attention, bm: int, bn: int, warps: int, warp_size: int) -> int:
+    """Registers per thread: output sums, scores, probabilities as operands, fragments, addresses."""
+    threads = warps * warp_size
+    scores = bm * bn // threads
+    halves = scores * element(op.dtype).item_bytes // REGISTER_BYTES
+    return bm * op.d // threads + scores + halves + BASE_REGISTERS
+
+
+def _choices(op: Attention, machine: Machine) -> Iterator[tuple[int, int, int, int]]:
+    arch = machine.arch
+    for bm in QUERIES:
+        for bn in KEYS:
+            for warps in WARPS:
+                for stages in STAGES:
+                    registers = registers_estimate(op, bm, bn, warps, arch.warp_size)
+                    fits = smem_bytes(op, bm, bn, stages) <= arch.smem_optin_max_bytes
+                    if bm % (warps * ROWS_OF_A_WARP) == 0 and fits and registers <= arch.max_registers_per_thread:
+                        yield bm, bn, warps, stages
+
+
+def _candidate(
+    op: Attention, machine: Machine, cost: CostParameters, bm: int, bn: int, warps: int, stages: int
+) -> Candidate:
+    arch, sms = machine.arch, machine.device.sms
+    item_bytes, threads = element(op.dtype).item_bytes, warps * arch.warp_size
+    smem, registers = smem_bytes(op, bm, bn, stages), registers_estimate(op, bm, bn, warps, arch.warp_size)
+    blocks = -(-op.n // bm) * op.b * op.h
+    found = fit(arch, sms, threads, registers, smem, blocks)
+    tiles = -(-op.n // bn) * (0.5 if op.causal else 1.0)
+    tile_bytes = 2 * bn * op.d * item_bytes
+    cycles = {
+        "tensor": 2 * bm * bn * op.d / (machine.mac_per_cycle(op.dtype) * cost.mma_share),
+        "exp": bm * bn / EXP_PER_CYCLE,
+        "math": FP32_PER_SCORE * bm * bn / arch.fma_lanes_per_cycle,
+        "shared": (warps + 1) * tile_bytes / (arch.smem_bytes_per_cycle * cost.shared_share),
+        "l2": tile_bytes / (arch.l2_bytes_per_cycle * cost.l2_share),
+    }
+    # Of one block the products, the exponentials and the wait for the next tile follow each other.
+    wait = cost.load_latency_cycles / stages if stages > 1 else cost.load_latency_cycles
+    alone = cycles["tensor"] + cycles["exp"] + cycles["math"] + cost.barrier_cycles
+    alone = max(alone, wait) if stages > 1 else alone + wait
+    busiest = -(-blocks // sms)
+    resident = max(1, min(found.blocks_per_sm, busiest))
+    per_us = machine.clock_hz * 1e-6
+    terms = {name: busiest * tiles * value / per_us for name, value in cycles.items()}
+    terms["waits"] = -(-busiest // resident) * tiles * alone / per_us
+    terms["ends"] = -(-busiest // resident) * (cost.prologue_cycles + cost.epilogue_cycles) / per_us
+    terms["dram"] = op.unique_bytes / (machine.device.dram_bytes_per_s * cost.dram_share) * 1e6
+    terms["launch"] = cost.launch_us
+    pipes = [terms[name] for name in (*cycles, "waits", "dram")]
+    joined = float(sum(us**cost.smoothness for us in pipes)) ** (1 / cost.smoothness)
+    useful = {"n": useful_share(op.n, bm)}
+    sums = bm * op.d // threads
+    return Candidate(
+        label=f"q{bm} k{bn} w{warps} s{stages}",
+        parameters={"bm": bm, "bn": bn, "warps": warps, "stages": stages},
+        threads=threads,
+        smem_bytes=smem,
+        smem_by_stages={s: smem_bytes(op, bm, bn, s) for s in STAGES},
+        registers=registers,
+        needs_opt_in=found.needs_opt_in,
+        blocks_per_sm=found.blocks_per_sm,
+        warps_per_sm=found.warps_per_sm,
+        occupancy=found.share,
+        limiter=found.limiter,
+        blocks=blocks,
+        waves=found.waves,
+        tail=found.tail,
+        useful=useful,
+        vector_bytes={"q": vector_bytes(op.d, item_bytes)},
+        l2_bytes=blocks * tiles * tile_bytes,
+        dram_bytes=op.unique_bytes,
+        time_us=joined + terms["ends"] + terms["launch"],
+        terms_us=terms,
+        bound_by=bound_by(terms),
+        warnings=tuple(common_warnings(arch, found, sms, blocks, useful, f"{sums} sums per thread")),
+    )

@@ -1,0 +1,182 @@
+"""How long a GEMM takes with each tile: an analytical model, evaluated on a whole space at once.
+
+Per tile of K and block, in SM cycles, as if the block had the SM to itself:
+
+- *tensor*: multiply-adds over the rate of ``mma.sync``; warps that do not divide among the schedulers leave some idle;
+- *shared*: bytes that ldmatrix reads (each warp its rows of A and columns of B: small warp tiles read more) and the
+  copies write, over 128 bytes per cycle;
+- *issue*: instructions over the schedulers;
+- *l2*: bytes of the tile over what one SM takes in;
+- *alone*: what one block takes by itself, waits included: per step of products the slower of the products and of the
+  latency that a warp sees, then the barrier; and the copies' latency over the stages that are on their way.
+
+``c`` blocks on an SM share the first four and hide each other's waits, so a tile of each takes the smooth maximum of c
+times those four and once *alone*. A block adds its prologue and epilogue, partly hidden where another one is resident.
+The SM with the most blocks sets the time (waves and their tail); DRAM is a second limit beside it, from `traffic`; the
+launch, and split-K's second pass, come on top.
+
+Calibrated by ``benchmarks/tile_calibrate.py``; see ``data/cost.toml`` for where.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.tile import resources
+from tilewright.tile.columns import Columns, Numbers
+from tilewright.tile.machine import Machine
+from tilewright.tile.ops import Gemm, element
+from tilewright.tile.parameters import CostParameters
+from tilewright.tile.traffic import Traffic, traffic
+
+SUM_BYTES = 4
+MMA_MACS_OF_16_BIT = 2048  # m16n8k16; an instruction of 8-bit operands takes as long for twice as many
+
+
+@dataclass(frozen=True)
+class PipeCycles:
+    """Cycles per tile of K and block, by what they are spent on; see the module's text."""
+
+    tensor: Numbers
+    shared: Numbers
+    issue: Numbers
+    l2: Numbers
+    alone: Numbers
+
+
+@dataclass(frozen=True)
+class GemmTime:
+    """The prediction and what it is made of. Seconds per launch; one row per candidate.
+
+    Attributes:
+        seconds: of everything.
+        pipes: cycles per tile of K.
+        resident: blocks per SM that run at once, in the first wave.
+        blocks: of the launch.
+        rounds: waves, on the SM that has the most blocks.
+        loop_s, ends_s: in the K-loops, and in prologues and epilogues, on that SM.
+        dram_s: what DRAM alone would take.
+        reduce_s: split-K's second pass.
+        traffic: bytes.
+    """
+
+    seconds: Numbers
+    pipes: PipeCycles
+    resident: Numbers
+    blocks: Numbers
+    rounds: Numbers
+    loop_s: Numbers
+    ends_s: Numbers
+    dram_s: Numbers
+    reduce_s: Numbers
+    traffic: Traffic
+
+
+def gemm_time(op: Gemm, space: Columns, machine: Machine, cost: CostParameters) -> GemmTime:
+    """Predict every candidate of a space.
+
+    Args:
+        space: legal tiles, as columns.
+    """
+    sms, clock_hz = machine.device.sms, machine.clock_hz
+    tiles = np.ceil(op.m / space.bm) * np.ceil(op.n / space.bn) * op.batch
+    blocks = tiles * space.split_k
+    steps = np.ceil(np.ceil(op.k / space.bk) / space.split_k)
+    pipes = _pipes(op, space, machine, cost)
+
+    busiest = np.ceil(blocks / sms)
+    resident = np.minimum(space.fit, busiest)
+    full = np.floor(busiest / resident)
+    left = busiest - full * resident
+    rounds = full + (left > 0)
+    loop = full * steps * _together(pipes, resident, space, machine, cost)
+    loop = loop + np.where(left > 0, steps * _together(pipes, np.maximum(left, 1.0), space, machine, cost), 0.0)
+    ends = _ends(op, space, cost, resident)
+    hidden = np.where(resident > 1, cost.overlap, 0.0)
+    exposed = ends * (1 + (rounds - 1) * (1 - hidden))
+
+    moved = traffic(op, space, np.minimum(blocks, resident * sms), cost.l2_usable_share * machine.device.l2_bytes)
+    dram_s = moved.dram_bytes / (machine.device.dram_bytes_per_s * cost.dram_share)
+    reduce_s = _second_pass(op, space, cost)
+    busy_s = (loop + exposed) / clock_hz
+    seconds = cost.launch_us * 1e-6 + _smooth_max(cost.smoothness, busy_s, dram_s) + reduce_s
+    return GemmTime(
+        seconds=seconds,
+        pipes=pipes,
+        resident=resident,
+        blocks=blocks,
+        rounds=rounds,
+        loop_s=loop / clock_hz,
+        ends_s=exposed / clock_hz,
+        dram_s=dram_s,
+        reduce_s=reduce_s,
+        traffic=moved,
+    )
+
+
+def _pipes(op: Gemm, space: Columns, machine: Machine, cost: CostParameters) -> PipeCycles:
+    arch, item_bytes = machine.arch, element(op.dtype).item_bytes
+    schedulers = arch.schedulers_per_sm
+    rate = machine.mac_per_cycle(op.dtype) * cost.mma_share
+    steps = space.bk * item_bytes / resources.MMA_K_BYTES
+    products = (space.wm / resources.MMA_M) * (space.wn / resources.MMA_N)
+    reads = space.wm / resources.MMA_M + space.wn / resources.LDMATRIX_N
+    stage_bytes = (space.bm + space.bn) * space.bk * item_bytes
+    read_bytes = space.warps * (space.wm + space.wn) * space.bk * item_bytes
+    copies = stage_bytes / resources.COPY_BYTES / (space.warps * arch.warp_size)
+
+    instructions = steps * (products + reads * cost.fragment_instructions)
+    instructions = instructions + np.ceil(copies) * cost.copy_instructions + cost.tile_instructions
+    one_product = space.bm * space.bn * space.bk / (space.warps * steps * products) * schedulers / rate
+    per_scheduler = np.ceil(space.warps / schedulers)
+    step = _smooth_max(
+        cost.smoothness, per_scheduler * products * one_product, cost.mma_latency_cycles + cost.fragment_cycles
+    )
+    waited = cost.load_latency_cycles / (space.stages - 1)
+    return PipeCycles(
+        tensor=space.bm * space.bn * space.bk / rate,
+        shared=(read_bytes + stage_bytes) / (arch.smem_bytes_per_cycle * cost.shared_share),
+        issue=space.warps * instructions / schedulers,
+        l2=stage_bytes / (arch.l2_bytes_per_cycle * cost.l2_share),
+        alone=_smooth_max(cost.smoothness, steps * step + cost.barrier_cycles, waited),
+    )
+
+
+def _together(pipes: PipeCycles, count: Numbers, space: Columns, machine: Machine, cost: CostParameters) -> Numbers:
+    """Cycles in which each of ``count`` blocks on an SM gets one tile of K further."""
+    schedulers = machine.arch.schedulers_per_sm
+    warps = count * space.warps
+    idle = np.ceil(warps / schedulers) * schedulers / warps
+    return _smooth_max(
+        cost.smoothness,
+        count * pipes.tensor * idle,
+        count * pipes.shared,
+        count * pipes.issue * idle,
+        count * pipes.l2,
+        pipes.alone,
+    )
+
+
+def _ends(op: Gemm, space: Columns, cost: CostParameters, resident: Numbers) -> Numbers:
+    """Prologue and epilogue of the blocks that run at once, in cycles."""
+    out_bytes = np.where(space.split_k > 1, SUM_BYTES, element(op.out_dtype).item_bytes)
+    written = resident * space.bm * space.bn * out_bytes / cost.store_bytes_per_cycle
+    return cost.prologue_cycles + cost.epilogue_cycles + written
+
+
+def _second_pass(op: Gemm, space: Columns, cost: CostParameters) -> Numbers:
+    outputs = op.batch * op.m * op.n
+    moved = outputs * (space.split_k * SUM_BYTES + element(op.out_dtype).item_bytes)
+    return np.where(space.split_k > 1, cost.second_pass_us * 1e-6 + moved / cost.reduce_bytes_per_s, 0.0)
+
+
+def _smooth_max(exponent: float, *figures: Numbers | float) -> Numbers:
+    """The p-norm: close to the largest, a little more where several are close to it."""
+    largest = np.maximum.reduce(np.broadcast_arrays(*figures))
+    total = np.zeros_like(largest)
+    for figure in figures:
+        total = total + (figure / largest) ** exponent
+    result: Numbers = largest * total ** (1 / exponent)
+    return result

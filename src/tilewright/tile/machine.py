@@ -1,0 +1,34 @@
+"""The card's rates as the cost model takes them: cycles, bytes per cycle, multiply-adds per cycle, per SM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.arch.arch import Arch
+from tilewright.arch.devices import Device
+from tilewright.tile.ops import skeleton_dtype
+
+# Multiply-adds of 16-bit operands over those of TF32, on every architecture with TF32 (NVIDIA A100 whitepaper, Table
+# 1).
+TF32_OF_FP16 = 0.5
+
+
+@dataclass(frozen=True)
+class Machine:
+    """An architecture and a card of it."""
+
+    arch: Arch
+    device: Device
+
+    @property
+    def clock_hz(self) -> float:
+        """The boost clock, from the card's FP32 peak: two operations per lane and cycle."""
+        lanes = self.arch.fma_lanes_per_cycle * self.device.sms
+        return self.device.peaks["fp32"] / (2 * lanes)
+
+    def mac_per_cycle(self, dtype: str) -> float:
+        """Dense multiply-adds of ``mma.sync`` per SM and cycle; see `skeleton_dtype` for what is refused."""
+        kind = skeleton_dtype(dtype)
+        if kind == "int8":
+            return float(self.arch.int8_mac_per_cycle)
+        return self.arch.fp16_mac_per_cycle * (TF32_OF_FP16 if kind == "tf32" else 1.0)
