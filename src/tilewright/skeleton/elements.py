@@ -1,12 +1,13 @@
-"""What differs between the element types of a matrix product: names, the matrix instruction, how fragments are read."""
+"""What differs between the element types of a matrix product: names, the instruction, how fragments are read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 GemmDType = Literal["fp16", "bf16", "fp32", "int8", "tf32"]
+Kind = Literal["mma", "simt"]
 
 
 @dataclass(frozen=True)
@@ -14,16 +15,21 @@ class Element:
     """One element type.
 
     Attributes:
-        dtype, output_dtype, accumulator_dtype: as sidecars name them.
-        mma: the instruction, PTX. mma_k: its depth.
-        warp_columns: columns that one read of B's fragments brings.
-        fragments, store, b_swizzle: texts.
-        pair, to_pair, to_one: two outputs in 32 bits, and how sums become outputs.
+        title: for the head of the file.
+        include: the header that it needs, or "".
+        element, accumulator, output: as C++ types.
+        dtype, accumulator_dtype, output_dtype: as sidecars name them.
+        item_bytes, output_item_bytes: of an input and of an output.
+        kind: matrix instructions, or fused multiply-adds of single threads.
+        k_step: what bk is a multiple of: two steps of the matrix instruction.
+        warp_rows, warp_columns: the smallest piece that a warp makes.
+        words: what else the texts ask for: ``mma``, ``mma_k``, ``constraint``, ``piece``, ``to_pair``, …
+        load_b, helpers, b_swizzle: texts.
         fill: of the inputs, in the sidecar.
     """
 
     title: str
-    includes: str
+    include: str
     element: str
     accumulator: str
     output: str
@@ -32,30 +38,25 @@ class Element:
     output_dtype: str
     item_bytes: int
     output_item_bytes: int
-    mma: str
-    mma_k: int
-    constraint: str
-    warp_columns: int
-    fragments: str
-    store: str
-    b_swizzle: str
-    pair: str
-    to_pair: str
-    to_one: str
-    fill: str
-
-    def words(self) -> dict[str, str | int]:
-        """What the texts call ``$title``, ``$element`` and so on."""
-        names: tuple[str, ...] = ("title", "includes", "element", "accumulator", "output", "mma", "mma_k", "constraint")
-        names += ("pair", "to_pair", "to_one")
-        found: dict[str, str | int] = {name: getattr(self, name) for name in names}
-        return found | {"b_swizzled": "swizzled_b" if self.b_swizzle else "swizzled<B_ROW_BYTES>"}
+    k_step: int
+    words: Mapping[str, str | int]
+    kind: Kind = "mma"
+    warp_rows: int = 16
+    warp_columns: int = 16
+    load_b: str = ""
+    helpers: str = ""
+    b_swizzle: str = ""
+    fill: str = "normal(0, 1)"
+    piece: int = 2
+    piece_value: str = "sums[m][n][half * 2 + i]"
+    to_one: str = field(default="")
 
 
-def _sixteen(name: str, header: str, element: str, ptx: str, dtype: str, to_pair: str, to_one: str) -> Element:
+def _sixteen(name: str, header: str, element: str, ptx: str, dtype: str, words: tuple[str, str, str]) -> Element:
+    pair, to_pair, to_one = words
     return Element(
         title=f"Matrix product, {name} in and out, sums in FP32, with mma.sync.",
-        includes=f"#include <{header}>",
+        include=f"#include <{header}>",
         element=element,
         accumulator="float",
         output=element,
@@ -64,23 +65,84 @@ def _sixteen(name: str, header: str, element: str, ptx: str, dtype: str, to_pair
         output_dtype=dtype,
         item_bytes=2,
         output_item_bytes=2,
-        mma=f"mma.sync.aligned.m16n8k16.row.col.f32.{ptx}.{ptx}.f32",
-        mma_k=16,
-        constraint="f",
-        warp_columns=16,
-        fragments="gemm_fragments16.cu",
-        store="gemm_store16.cu",
-        b_swizzle="",
-        pair=f"{element}2" if element == "__half" else "__nv_bfloat162",
-        to_pair=to_pair,
+        k_step=32,
+        words={
+            "mma": f"mma.sync.aligned.m16n8k16.row.col.f32.{ptx}.{ptx}.f32",
+            "mma_k": 16,
+            "constraint": "f",
+            "pair": pair,
+            "to_pair": to_pair,
+        },
+        load_b="gemm_b16.cu",
+        helpers="gemm_ldmatrix_trans.cu",
         to_one=to_one,
-        fill="normal(0, 1)",
     )
 
 
+_FP16 = ("__half2", "__floats2half2_rn", "__float2half_rn")
+_BF16 = ("__nv_bfloat162", "__floats2bfloat162_rn", "__float2bfloat16_rn")
+
+_INT8 = Element(
+    title="Matrix product, INT8 in, INT32 sums and out, with mma.sync.",
+    include="",
+    element="signed char",
+    accumulator="int",
+    output="int",
+    dtype="int8",
+    accumulator_dtype="int32",
+    output_dtype="int32",
+    item_bytes=1,
+    output_item_bytes=4,
+    k_step=64,
+    words={"mma": "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "mma_k": 32, "constraint": "r"},
+    load_b="gemm_b8.cu",
+    helpers="gemm_ldmatrix_trans.cu",
+    b_swizzle="gemm_swizzle8.cu",
+    fill="randint(-20, 20)",
+    piece=4,
+    piece_value="sums[m][n + i % 2][half * 2 + i / 2]",
+)
+
+_TF32 = Element(
+    title="Matrix product, FP32 in and out, multiplied as TF32, sums in FP32, with mma.sync.",
+    include="",
+    element="float",
+    accumulator="float",
+    output="float",
+    dtype="float32",
+    accumulator_dtype="float32",
+    output_dtype="float32",
+    item_bytes=4,
+    output_item_bytes=4,
+    k_step=16,
+    words={"mma": "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "mma_k": 8, "constraint": "f"},
+    load_b="gemm_b32.cu",
+    helpers="gemm_round32.cu",
+    b_swizzle="gemm_swizzle32.cu",
+)
+
+_FP32 = Element(
+    title="Matrix product in FP32, with fused multiply-adds.",
+    include="",
+    element="float",
+    accumulator="float",
+    output="float",
+    dtype="float32",
+    accumulator_dtype="float32",
+    output_dtype="float32",
+    item_bytes=4,
+    output_item_bytes=4,
+    k_step=4,
+    words={},
+    kind="simt",
+    warp_rows=4,
+    warp_columns=32,
+)
+
 ELEMENTS: Mapping[GemmDType, Element] = {
-    "fp16": _sixteen("FP16", "cuda_fp16.h", "__half", "f16", "float16", "__floats2half2_rn", "__float2half_rn"),
-    "bf16": _sixteen(
-        "BF16", "cuda_bf16.h", "__nv_bfloat16", "bf16", "bfloat16", "__floats2bfloat162_rn", "__float2bfloat16_rn"
-    ),
+    "fp16": _sixteen("FP16", "cuda_fp16.h", "__half", "f16", "float16", _FP16),
+    "bf16": _sixteen("BF16", "cuda_bf16.h", "__nv_bfloat16", "bf16", "bfloat16", _BF16),
+    "fp32": _FP32,
+    "int8": _INT8,
+    "tf32": _TF32,
 }

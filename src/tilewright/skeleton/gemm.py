@@ -75,10 +75,11 @@ def why_no_gemm(tile: GemmTile, dtype: GemmDType, arch: Arch) -> str:
         return f"{arch.name} has no asynchronous copies and no mma.sync of this shape: sm_80 and later have."
     if min(tile.bm, tile.bn, tile.bk, tile.warps_m, tile.warps_n, tile.split_k, tile.group_m) < 1 or tile.stages < 2:
         return "every parameter is 1 or more, stages 2 or more."
-    if tile.bm % (16 * tile.warps_m) or tile.bn % (element.warp_columns * tile.warps_n):
-        return f"a warp makes whole pieces of 16 x {element.warp_columns}, and this tile does not divide into them."
-    if tile.bk % (2 * element.mma_k):
-        return f"bk = {tile.bk} is no multiple of {2 * element.mma_k}: two steps of the matrix instruction."
+    if tile.bm % (element.warp_rows * tile.warps_m) or tile.bn % (element.warp_columns * tile.warps_n):
+        piece = f"{element.warp_rows} x {element.warp_columns}"
+        return f"a warp makes whole pieces of {piece}, and this tile does not divide into them."
+    if tile.bk % element.k_step:
+        return f"bk = {tile.bk} is no multiple of {element.k_step}."
     for name, count in (("bk", tile.bk), ("bn", tile.bn)):
         row_bytes = count * element.item_bytes
         if row_bytes not in (32, 64) and row_bytes % 128:
@@ -102,7 +103,7 @@ def gemm_smem_bytes(tile: GemmTile, dtype: GemmDType) -> int:
     """Dynamic shared memory of a block: the ring; at the end, the strips that the result leaves through."""
     element = ELEMENTS[dtype]
     ring = tile.stages * (tile.bm * tile.bk + tile.bk * tile.bn) * element.item_bytes
-    strips = tile.warps_m * 16 * tile.bn * element.output_item_bytes if tile.split_k == 1 else 0
+    strips = tile.warps_m * 16 * tile.bn * 2 if element.output_item_bytes == 2 and tile.split_k == 1 else 0
     return max(ring, strips)
 
 
@@ -183,14 +184,29 @@ def _sums(tile: GemmTile) -> int:
 
 def _text(name: str, element: Element, constants: Mapping[str, int], tile: GemmTile, mode: str) -> str:
     values: dict[str, str | int] = {key.lower(): value for key, value in constants.items()}
-    values |= element.words() | {"name": name, "warp_columns": element.warp_columns}
+    values |= {"name": name, "title": element.title, "includes": element.include, "to_one": element.to_one}
+    values |= {"element": element.element, "accumulator": element.accumulator, "output": element.output}
+    values |= {"piece": element.piece, "piece_value": element.piece_value, **element.words}
+    values["sums_shape"] = "[MT][NT][4]" if element.kind == "mma" else "[TM][TN / 4][4]"
+    through_strips = element.output_item_bytes == 2 and tile.split_k == 1
+    values["store_call"] = "store(sums, smem," if through_strips else "store_sums(sums,"
     kernel = "split" if tile.split_k > 1 else {"tiles": "plain", "persistent": "persistent"}[mode]
     values["kernel"] = filled(f"gemm_kernel_{kernel}.cu", values).rstrip()
-    values["fragments"] = filled(element.fragments, values)
     values["b_swizzle"] = filled(element.b_swizzle, values) if element.b_swizzle else ""
-    store = "" if tile.split_k > 1 else filled("gemm_store_chunk.cu", values) + "\n" + filled(element.store, values)
-    values["store"] = store.rstrip()
+    values["b_swizzled"] = "swizzled_b" if element.b_swizzle else "swizzled<B_ROW_BYTES>"
+    values["shape_constants"] = filled(f"gemm_{element.kind}_constants.cu", values).rstrip()
+    values["store"] = _store(element, values, through_strips).rstrip()
+    values["helpers"] = filled(element.helpers, values) if element.helpers else ""
+    values["load_b"] = filled(element.load_b, values) if element.load_b else ""
+    values["compute"] = filled(f"gemm_{element.kind}.cu", values).rstrip()
     return filled("gemm.cu", values)
+
+
+def _store(element: Element, values: Mapping[str, str | int], through_strips: bool) -> str:
+    if through_strips:
+        return filled("gemm_store_chunk.cu", values) + "\n" + filled("gemm_store16.cu", values)
+    sums = "gemm_store32.cu" if element.kind == "mma" else "gemm_simt_store.cu"
+    return filled("gemm_store_vector.cu", values) + filled(sums, values)
 
 
 def _sizes(vectors: Vectors, element: Element) -> dict[str, dict[str, int]]:

@@ -31,18 +31,13 @@ using Out = $output;
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int WM = BM / WARPS_M;           // rows that a warp makes
 constexpr int WN = BN / WARPS_N;
-constexpr int MMA_K = $mma_k;                  // one matrix instruction: 16 x 8 x MMA_K
-constexpr int MT = WM / 16;
-constexpr int NT = WN / 8;
-constexpr int K_STEPS = BK / MMA_K;
+$shape_constants
 constexpr int CHUNK = 16 / sizeof(T);      // elements in 16 bytes
 constexpr int A_ROW_BYTES = BK * sizeof(T);
 constexpr int B_ROW_BYTES = BN * sizeof(T);
 constexpr int A_BYTES = BM * A_ROW_BYTES;
 constexpr int STAGE_BYTES = A_BYTES + BK * B_ROW_BYTES;
 
-static_assert(BM % (WARPS_M * 16) == 0 && BN % (WARPS_N * 16) == 0, "a warp makes whole 16 x 16 pieces");
-static_assert(K_STEPS % 2 == 0, "the fragments alternate between two sets of registers");
 static_assert(STAGES >= 2, "a tile is copied while another is computed");
 
 // Which chunk of its row a chunk is kept in. Rows shorter than 128 bytes share a line of banks, so they change in turn.
@@ -161,85 +156,7 @@ struct Loader {
     }
 };
 
-// Four 8 x 8 matrices of 16-bit values; lane l gives the address of row l % 8 of matrix l / 8.
-__device__ __forceinline__ void ldmatrix_x4(unsigned& r0, unsigned& r1, unsigned& r2, unsigned& r3, unsigned address)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
-                 : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(address));
-}
-
-$fragments
-__device__ __forceinline__ void multiply(Sum (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
-{
-    asm volatile("$mma "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
-                 : "+$constraint"(d[0]), "+$constraint"(d[1]), "+$constraint"(d[2]), "+$constraint"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-// The compute phase and the loads that run beside it: the sums of one warp over the tiles k_tile .. k_tile_end - 1.
-__device__ __forceinline__ void multiply_tiles(Sum (&sums)[MT][NT][4], unsigned ring, const T* A, const T* B, int row0,
-                                               int col0, int k_tile, int k_tile_end, int M, int N, int K)
-{
-    const int warp = threadIdx.x / 32;
-    const int warp_row = warp / WARPS_N * WM;
-    const int warp_col = warp % WARPS_N * WN;
-    if (k_tile >= k_tile_end) {
-        return;
-    }
-    Loader loader(A, B, row0, col0, k_tile, k_tile_end, M, N, K);
-    #pragma unroll
-    for (int s = 0; s < STAGES - 1; ++s) {
-        loader.copy(ring + s * STAGE_BYTES);
-        commit_copies();
-    }
-    wait_copies<STAGES - 2>();  // the oldest tile has landed ...
-    __syncthreads();            // ... the copies of every thread
-
-    unsigned a[2][MT][4];
-    unsigned b[2][NT][2];
-    load_fragments(a[0], b[0], ring, warp_row, warp_col, 0);
-
-    int read = 0;
-    int write = STAGES - 1;
-    #pragma unroll 1
-    for (; k_tile < k_tile_end; ++k_tile) {
-        const unsigned stage = ring + read * STAGE_BYTES;
-        read = read + 1 == STAGES ? 0 : read + 1;
-        #pragma unroll
-        for (int step = 0; step < K_STEPS; ++step) {
-            if (step == 0) {
-                // The stage that was read last: every warp has passed the barrier behind its last read of it.
-                // A group is committed also when nothing is copied, so that their count stays right.
-                loader.copy(ring + write * STAGE_BYTES);
-                commit_copies();
-                write = write + 1 == STAGES ? 0 : write + 1;
-            }
-            if (step == K_STEPS - 1) {
-                // The next tile has landed: its first fragments are read while this tile's last step is computed.
-                // Behind the last tile there is no next one; what is read then is not used.
-                wait_copies<STAGES - 2>();
-                __syncthreads();
-                const unsigned next = k_tile + 1 < k_tile_end ? ring + read * STAGE_BYTES : stage;
-                load_fragments(a[0], b[0], next, warp_row, warp_col, 0);
-            } else {
-                load_fragments(a[(step + 1) % 2], b[(step + 1) % 2], stage, warp_row, warp_col, step + 1);
-            }
-            #pragma unroll
-            for (int m = 0; m < MT; ++m) {
-                #pragma unroll
-                for (int n = 0; n < NT; ++n) {
-                    // Back and forth over the columns, so that neighbours share a fragment.
-                    const int column = m % 2 ? NT - 1 - n : n;
-                    multiply(sums[m][column], a[step % 2][m], b[step % 2][column]);
-                }
-            }
-        }
-    }
-    wait_copies<0>();
-}
-
-$store
+$compute
 
 // Tile number `tile` of C: GROUP_M row blocks are walked column by column before the next ones begin.
 __device__ __forceinline__ void place_of(int tile, int M, int N, int& row0, int& col0)

@@ -1,37 +1,3 @@
-// The sums of one chunk of K, as they are. Pairs where N is even, so that they are aligned.
-__device__ __forceinline__ void store_sums(const Sum (&sums)[MT][NT][4], Sum* W, int row0, int col0, int M, int N)
-{
-    const int lane = threadIdx.x % 32;
-    const int warp = threadIdx.x / 32;
-    row0 += warp / WARPS_N * WM + lane / 4;
-    col0 += warp % WARPS_N * WN + lane % 4 * 2;
-    #pragma unroll
-    for (int m = 0; m < MT; ++m) {
-        #pragma unroll
-        for (int n = 0; n < NT; ++n) {
-            #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int row = row0 + m * 16 + half * 8;
-                const int col = col0 + n * 8;
-                Sum* to = W + (size_t)row * N + col;
-                if constexpr (VEC_C % 2 == 0) {
-                    if (row < M && col < N) {
-                        *reinterpret_cast<${accumulator}2*>(to)
-                            = make_${accumulator}2(sums[m][n][half * 2], sums[m][n][half * 2 + 1]);
-                    }
-                } else {
-                    if (row < M && col < N) {
-                        to[0] = sums[m][n][half * 2];
-                    }
-                    if (row < M && col + 1 < N) {
-                        to[1] = sums[m][n][half * 2 + 1];
-                    }
-                }
-            }
-        }
-    }
-}
-
 // First pass. Grid: one block for each tile of C (x), one for each chunk of K of each matrix of the batch (z).
 // W is a workspace of SPLIT_K x batch x M x N sums: chunk c of matrix z has its own part, so the order of the
 // additions in the second pass, and with it every bit of the result, is always the same.
@@ -57,7 +23,7 @@ $name(const T* __restrict__ A, const T* __restrict__ B, Sum* __restrict__ W, int
     int row0;
     int col0;
     place_of(blockIdx.x, M, N, row0, col0);
-    Sum sums[MT][NT][4] = {};
+    Sum sums$sums_shape = {};
     multiply_tiles(sums, ring, A, B, row0, col0, first, last, M, N, K);
     store_sums(sums, W, row0, col0, M, N);
 }

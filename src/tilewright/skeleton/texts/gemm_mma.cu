@@ -1,0 +1,92 @@
+// Four 8 x 8 matrices of 16-bit values; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void ldmatrix_x4(unsigned& r0, unsigned& r1, unsigned& r2, unsigned& r3, unsigned address)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+                 : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(address));
+}
+
+${helpers}// What a warp needs for one step of MMA_K: 16 rows and 32 bytes of A at a time, and as deep a piece of B.
+__device__ __forceinline__ void load_fragments(unsigned (&a)[MT][4], unsigned (&b)[NT][2], unsigned stage, int warp_row,
+                                               int warp_col, int step)
+{
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int m = 0; m < MT; ++m) {
+        const int row = warp_row + m * 16 + lane % 16;
+        const int chunk = step * 2 + lane / 16;
+        ldmatrix_x4(a[m][0], a[m][1], a[m][2], a[m][3],
+                    stage + row * A_ROW_BYTES + swizzled<A_ROW_BYTES>(row, chunk) * 16);
+    }
+$load_b}
+
+__device__ __forceinline__ void multiply(Sum (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
+{
+    asm volatile("$mma "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+                 : "+$constraint"(d[0]), "+$constraint"(d[1]), "+$constraint"(d[2]), "+$constraint"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// The compute phase and the loads that run beside it: the sums of one warp over the tiles k_tile .. k_tile_end - 1.
+__device__ __forceinline__ void multiply_tiles(Sum (&sums)[MT][NT][4], unsigned ring, const T* A, const T* B, int row0,
+                                               int col0, int k_tile, int k_tile_end, int M, int N, int K)
+{
+    const int warp = threadIdx.x / 32;
+    const int warp_row = warp / WARPS_N * WM;
+    const int warp_col = warp % WARPS_N * WN;
+    if (k_tile >= k_tile_end) {
+        return;
+    }
+    Loader loader(A, B, row0, col0, k_tile, k_tile_end, M, N, K);
+    #pragma unroll
+    for (int s = 0; s < STAGES - 1; ++s) {
+        loader.copy(ring + s * STAGE_BYTES);
+        commit_copies();
+    }
+    wait_copies<STAGES - 2>();  // the oldest tile has landed ...
+    __syncthreads();            // ... the copies of every thread
+
+    unsigned a[2][MT][4];
+    unsigned b[2][NT][2];
+    load_fragments(a[0], b[0], ring, warp_row, warp_col, 0);
+
+    int read = 0;
+    int write = STAGES - 1;
+    #pragma unroll 1
+    for (; k_tile < k_tile_end; ++k_tile) {
+        const unsigned stage = ring + read * STAGE_BYTES;
+        read = read + 1 == STAGES ? 0 : read + 1;
+        #pragma unroll
+        for (int step = 0; step < K_STEPS; ++step) {
+            if (step == 0) {
+                // The stage that was read last: every warp has passed the barrier behind its last read of it.
+                // A group is committed also when nothing is copied, so that their count stays right.
+                loader.copy(ring + write * STAGE_BYTES);
+                commit_copies();
+                write = write + 1 == STAGES ? 0 : write + 1;
+            }
+            if (step == K_STEPS - 1) {
+                // The next tile has landed: its first fragments are read while this tile's last step is computed.
+                // Behind the last tile there is no next one; what is read then is not used.
+                wait_copies<STAGES - 2>();
+                __syncthreads();
+                const unsigned next = k_tile + 1 < k_tile_end ? ring + read * STAGE_BYTES : stage;
+                load_fragments(a[0], b[0], next, warp_row, warp_col, 0);
+            } else {
+                load_fragments(a[(step + 1) % 2], b[(step + 1) % 2], stage, warp_row, warp_col, step + 1);
+            }
+            #pragma unroll
+            for (int m = 0; m < MT; ++m) {
+                #pragma unroll
+                for (int n = 0; n < NT; ++n) {
+                    // Back and forth over the columns, so that neighbours share a fragment.
+                    const int column = m % 2 ? NT - 1 - n : n;
+                    multiply(sums[m][column], a[step % 2][m], b[step % 2][column]);
+                }
+            }
+        }
+    }
+    wait_copies<0>();
+}
+
+$store
