@@ -151,6 +151,11 @@ def test_find(tmp_path: Path) -> None:
     assert find_sidecar(kernel, "gemm") == tmp_path / "file.v2.gemm.toml"
     assert find_sidecar(kernel, "third") == tmp_path / "file.v2.toml"
     assert find_sidecar(kernel, "fourth") is None
+    assert find_sidecar(kernel, "ns::third") == tmp_path / "file.v2.toml"
+    assert find_sidecar(kernel, "ns::gemm") == tmp_path / "file.v2.gemm.toml"
+    (tmp_path / "file.v2.gemm.toml").write_text('kernel = "ns::gemm"')
+    assert find_sidecar(kernel, "gemm") == find_sidecar(kernel, "ns::gemm") == tmp_path / "file.v2.gemm.toml"
+    assert find_sidecar(kernel, "other_ns::gemm") is None
     (tmp_path / "file.v2.toml").write_text("rubbish")
     assert find_sidecar(kernel, "fourth") == tmp_path / "file.v2.toml"  # loading it says what is wrong
 

@@ -78,6 +78,19 @@ def test_one_row_each(tmp_path: Path) -> None:
     assert "2 kernels without a K-loop" in rows[-1]
 
 
+def test_kernels_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    two = "".join(f"namespace {n} {{\n{TILED.replace('#define T 16', 'const int T = 16;')}}}\n" for n in ("one", "two"))
+    for name, text in {"tiled.cu": TILED, "tiled.cuh": TILED, "spaces.cu": two}.items():
+        (root / name).write_text(text)
+    report = pipeline_tree(root, options(tmp_path, out=tmp_path / "out"))
+    assert not report.errors
+    assert len(report.receipts) == 4
+    made = {str(p.parent.relative_to(tmp_path / "out")) for p in (tmp_path / "out").glob("*/receipt.json")}
+    assert made == {"tiled.gemm", "tiled.cuh.gemm", "spaces.one.gemm", "spaces.two.gemm"}
+
+
 def test_a_defect_of_ours_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = grown(tmp_path / "tree")
     real = tree.pipeline

@@ -53,7 +53,7 @@ def run(
     spec
         The sidecar that says how the kernel is launched. Default: KERNEL.toml beside the source.
     stages
-        How many buffers a cp_async ring gets, separated by commas.
+        How many buffers a ring of cp_async, bulk or tma gets, separated by commas.
     variants
         Only these, separated by commas, such as ldg,cp_async. Default: all that the kernel and the target allow.
     out

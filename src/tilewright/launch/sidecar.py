@@ -32,14 +32,18 @@ def find_sidecar(kernel_file: Path, kernel: str | None = None) -> Path | None:
     """The sidecar beside a kernel file, or None.
 
     ``FILE.NAME.toml`` for the kernel that is asked for comes first, then ``FILE.toml`` unless it names another kernel.
-    Without a name: ``FILE.toml``, else the only ``FILE.*.toml``.
+    Without a name: ``FILE.toml``, else the only ``FILE.*.toml``. A kernel's namespace (``ns::gemm``) may be left out,
+    here and there; in a file's name it always is.
     """
     plain = kernel_file.with_suffix(".toml")
     if kernel is not None:
-        named = kernel_file.with_name(f"{kernel_file.stem}.{kernel}.toml")
-        if named.is_file():
-            return named
-        return plain if plain.is_file() and _names_kernel(plain) in (None, kernel) else None
+        bare = kernel.split("::")[-1]
+        named = kernel_file.with_name(f"{kernel_file.stem}.{bare}.toml")
+        said = _names_kernel(named)
+        if named.is_file() and (said is None or said.split("::")[-1] != bare or is_same_kernel(said, kernel)):
+            return named  # one for another kernel is an error of whoever named it so; of another namespace, none
+        said = _names_kernel(plain)
+        return plain if plain.is_file() and (said is None or is_same_kernel(said, kernel)) else None
     if plain.is_file():
         return plain
     prefix = f"{kernel_file.stem}."
@@ -48,6 +52,11 @@ def find_sidecar(kernel_file: Path, kernel: str | None = None) -> Path | None:
         return None
     rivals = [file for file in folder.glob("*.toml") if file.name.startswith(prefix) and file.is_file()]
     return rivals[0] if len(rivals) == 1 else None
+
+
+def is_same_kernel(one: str, other: str) -> bool:
+    """Whether two names may be one kernel's: alike, or one of them without its namespace."""
+    return one == other or (one.split("::")[-1] == other.split("::")[-1] and ("::" in one) != ("::" in other))
 
 
 def load_sidecar(path: Path) -> LaunchSpec:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tilewright import __version__
 from tilewright.errors import EXIT_OK, EXIT_REFUSED, TilewrightError
+from tilewright.launch.sidecar import is_same_kernel
 from tilewright.receipt import record, reports
 from tilewright.settings import Settings
 from tilewright.workflow.reading import read_file, sidecar_for
@@ -88,7 +89,7 @@ def _kernel(source: KernelSource, function: KernelFunction, path: Path) -> repor
 
 def _sidecar(path: Path, name: str) -> LaunchSpec | None:
     spec = sidecar_for(path, None, None)
-    return spec if spec is not None and spec.kernel == name else None
+    return spec if spec is not None and is_same_kernel(spec.kernel, name) else None
 
 
 def _copies(kernel: TiledKernel, items: Iterable[LoadItem], loop: CopyLoop | None = None) -> Iterable[reports.Copy]:

@@ -83,7 +83,7 @@ def pipeline(
         path: a CUDA source. kernel: which ``__global__`` function, where it has several.
         arch: target; the GPU's by default, else the sidecar's, else sm_86.
         spec: the sidecar; by default the one beside ``path``.
-        stages: rings of cp_async. variants: only these; None for all.
+        stages: rings of cp_async, bulk and tma. variants: only these; None for all.
         out: folder for sources, diffs and ``receipt.json``; None writes nothing.
         run: False leaves a GPU alone, and drafts no sidecar.
         save_draft: keep a sidecar that was drafted, beside the kernel.

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
-from tilewright.launch.sidecar import find_sidecar, load_sidecar
+from tilewright.launch.sidecar import find_sidecar, is_same_kernel, load_sidecar
 from tilewright.launch.spec import LaunchSpec
 
 
@@ -63,7 +63,7 @@ def sidecar_for(path: Path, spec: Path | None, kernel: str | None) -> LaunchSpec
     if found is None:
         return None
     loaded = load_sidecar(found)
-    if kernel is not None and loaded.kernel != kernel:
+    if kernel is not None and not is_same_kernel(loaded.kernel, kernel):
         raise loaded.error(
             ("kernel",),
             "other_kernel",

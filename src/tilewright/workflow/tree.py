@@ -130,10 +130,15 @@ def _tasks(path: Path, root: Path, options: Options) -> list[_Task]:
     for kernel in source.kernels:
         own = options
         if options.out is not None:
-            place = path.relative_to(root)
-            own = replace(options, out=options.out / place.parent / f"{place.stem}.{kernel.name}")
+            own = replace(options, out=options.out / _folder(path.relative_to(root), kernel.qualified))
         out.append(_Task(path, kernel.qualified, kernel.line, own))
     return out
+
+
+def _folder(place: Path, kernel: str) -> Path:
+    """A folder for one kernel and no other: ``gemm.cu`` and ``gemm.cuh`` may lie side by side."""
+    file = place.stem if place.suffix == SUFFIXES[0] else place.name
+    return place.parent / f"{file}.{kernel.replace('::', '.')}"
 
 
 def _run(tasks: list[_Task], jobs: int, say: Progress) -> Iterator[_Done]:
