@@ -14,6 +14,7 @@ _EM_CUDA = 190
 _SHT_NOBITS = 8
 _FAT_BINARY = 0xBA55ED50
 _EIATTR_REGCOUNT = 0x2F
+_EIATTR_MAX_THREADS = 0x05
 _EIFMT_SVAL = 4  # attribute with a 16-bit size and a payload; the other formats hold their value in that half word
 
 
@@ -22,6 +23,20 @@ class _Section:
     name: str
     body: bytes
     link: int
+    size_bytes: int  # also of a section without contents in the file
+
+
+@dataclass(frozen=True)
+class LaunchFacts:
+    """What a cubin says of one kernel's launch.
+
+    Attributes:
+        smem_bytes: static shared memory, from sm_90 on with the part that the system reserves.
+        max_threads: of a block, by ``__launch_bounds__``; None without them.
+    """
+
+    smem_bytes: int
+    max_threads: int | None
 
 
 def registers_of(cubin: bytes) -> dict[str, int]:
@@ -39,6 +54,23 @@ def registers_of(cubin: bytes) -> dict[str, int]:
                 if index < len(symbols):
                     counts[symbols[index]] = count
     return counts
+
+
+def launch_facts_of(cubin: bytes, kernel: str) -> LaunchFacts:
+    """Static shared bytes and launch bounds of one kernel.
+
+    Raises:
+        TilewrightError: ``sass/corrupt_cubin``.
+    """
+    found = {section.name: section for section in _sections(cubin)}
+    shared = found.get(f".nv.shared.{kernel}")
+    info = found.get(f".nv.info.{kernel}")
+    sizes = [body for code, body in _attributes(info.body) if code == _EIATTR_MAX_THREADS] if info else []
+    threads = None
+    if sizes and len(sizes[0]) >= 12:
+        x, y, z = struct.unpack_from("<III", sizes[0])
+        threads = x * y * z
+    return LaunchFacts(shared.size_bytes if shared else 0, threads)
 
 
 def _sections(cubin: bytes) -> tuple[_Section, ...]:
@@ -63,7 +95,8 @@ def _sections(cubin: bytes) -> tuple[_Section, ...]:
         bodies.append(b"" if kind == _SHT_NOBITS else cubin[offset : offset + size])
     names = bodies[names_at] if names_at < count else b""
     return tuple(
-        _Section(_text(names, header[0]), body, header[6]) for header, body in zip(headers, bodies, strict=True)
+        _Section(_text(names, header[0]), body, header[6], header[5])
+        for header, body in zip(headers, bodies, strict=True)
     )
 
 
@@ -73,17 +106,23 @@ def _symbols(section: _Section, sections: tuple[_Section, ...]) -> tuple[str, ..
 
 
 def _register_counts(info: bytes) -> list[tuple[int, int]]:
-    counts: list[tuple[int, int]] = []
+    bodies = (body for code, body in _attributes(info) if code == _EIATTR_REGCOUNT)
+    return [struct.unpack_from("<II", body) for body in bodies if len(body) >= 8]
+
+
+def _attributes(info: bytes) -> list[tuple[int, bytes]]:
+    """(attribute, payload) of those that have a payload."""
+    found: list[tuple[int, bytes]] = []
     at = 0
     while at + 4 <= len(info):
         form, attribute, size = struct.unpack_from("<BBH", info, at)
         at += 4
         if form != _EIFMT_SVAL:
             continue
-        if attribute == _EIATTR_REGCOUNT and size >= 8 and at + 8 <= len(info):
-            counts.append(struct.unpack_from("<II", info, at))
+        if at + size <= len(info):
+            found.append((attribute, info[at : at + size]))
         at += size
-    return counts
+    return found
 
 
 def _steps(body: bytes, size: int) -> range:
