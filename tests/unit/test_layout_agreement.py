@@ -1,0 +1,49 @@
+"""Our algebra against the published implementation on random layouts: the same layout, or a theorem says who is right.
+
+`TILEWRIGHT_LAYOUTS` sets how many layouts; `benchmarks/layout_agreement.py` records a run of 10,000.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from layout_agreement import OPERATIONS, Verdict, compare, run_all
+from layout_mutants import MUTANTS
+from layout_oracle import published
+
+COUNT = int(os.environ.get("TILEWRIGHT_LAYOUTS", "2000"))
+
+
+@pytest.fixture(scope="module")
+def tally():
+    return run_all(COUNT, seed=1)
+
+
+@pytest.mark.parametrize("operation", list(OPERATIONS))
+def test_agreement(tally, operation):
+    counts = tally[operation]
+    assert counts.wrong == []
+    assert counts.same + counts.differences.total() == counts.layouts == COUNT
+    assert counts.same >= 0.5 * COUNT  # an operation that is refused nearly always would not be tested
+
+
+def test_what_the_published_implementation_gets_wrong(tally):
+    """Known, and decided by the theorems (docs/layout.md); elsewhere it has no wrong answer."""
+    wrong = {name for name, counts in tally.items() if counts.differences[Verdict.THEIRS_WRONG]}
+    assert {"composition", "complement", "left_inverse", "logical_product"} <= wrong
+    assert not wrong & {"coalesce", "coalesce_by_mode", "filter", "right_inverse"}
+
+
+@pytest.mark.parametrize("mutant", list(MUTANTS))
+def test_broken_mutants_are_caught(mutant):
+    operation, broken = MUTANTS[mutant]
+    assert any(compare(operation, seed, broken).wrong for seed in range(1000))
+
+
+def test_a_product_by_a_plain_number_divides_in_the_published_implementation():
+    """The documentation of the algebra has it repeat, as a product by the layout of that number does."""
+    theirs = published()
+    four, two = theirs.Layout(4, 1), theirs.Layout(2, 1)
+    assert str(theirs.logical_product(four, 2)) == str(theirs.logical_divide(four, 2)) == "(2, 2):(1, 2)"
+    assert str(theirs.logical_product(four, two)) == "(4, 2):(1, 4)"
