@@ -39,6 +39,7 @@ COMPUTES = ("plain", "plain", "pairs", "wmma")  # wmma: four warps, 32 x 32 each
 WMMA_TILES = ((64, 64, 16, 4, 8), (64, 64, 32, 4, 8))
 INDICES = ("int", "int", "unsigned", "size_t")
 MORE_EXTRAS = ("second_phase", "typed_epilogue")
+ACCUMULATOR = {"float": "float", "__half": "float", "signed char": "int"}
 # What must never be offered, each on top of a kernel that is right otherwise.
 TRAPS = ("race", "staged_written", "address_from_shared", "log_store_aliasing", "stale_fill")
 
@@ -85,6 +86,11 @@ class Choices:
     def vector(self) -> int:
         """Elements in 16 bytes."""
         return {"float": 4, "__half": 8, "signed char": 16}[self.element]
+
+    @property
+    def logs(self) -> bool:
+        """Whether it stores to a log inside the K-loop."""
+        return self.extra == "log_store" or self.trap == "log_store_aliasing"
 
     def text(self) -> str:
         return ", ".join(f"{f.name} {getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name))

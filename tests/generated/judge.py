@@ -9,19 +9,23 @@ from typing import Any
 
 from choices import draw
 from mutations import mutant
-from render import Kernel, sizes_of
+from render import Kernel
+from render_sidecar import sidecar, sizes_of
 
 import tilewright
+from tilewright.build.artifact import Artifact
 from tilewright.emulator.executor import EmulatorExecutor
 from tilewright.emulator.options import EmulatorOptions
 from tilewright.errors import TilewrightError
-from tilewright.launch.bind import bind
+from tilewright.launch.bind import LaunchChange
 from tilewright.launch.executor import Program
 from tilewright.launch.sidecar import load_sidecar
+from tilewright.receipt.record import variant_label
 from tilewright.settings import Settings
 from tilewright.verification.baseline import baseline_runs
 from tilewright.verification.variant import verify
-from tilewright.workflow.opening import open_file
+from tilewright.workflow.opening import Opened, open_file
+from tilewright.workflow.studying import study
 
 _MAX_SECONDS = 120.0  # of one run in the emulator: a mutant's loop may not end
 
@@ -84,11 +88,10 @@ def judge(seed: int, folder: Path, asked: Asked, *, trap: bool = False) -> Judge
     """
     choices = draw(seed, trap)
     path = folder / f"gemm_{seed}.cu"
-    writer = Kernel(choices)
-    path.write_text(writer.text(), "utf-8")
-    path.with_suffix(".toml").write_text(writer.sidecar(sizes_of(choices)), "utf-8")
+    path.write_text(Kernel(choices).text(), "utf-8")
+    path.with_suffix(".toml").write_text(sidecar(choices, sizes_of(choices)), "utf-8")
     fresh = path.with_name(f"fresh_{path.stem}.toml")
-    fresh.write_text(writer.sidecar(sizes_of(choices, fresh=True)), "utf-8")
+    fresh.write_text(sidecar(choices, sizes_of(choices, fresh=True)), "utf-8")
     return _judge_file(Judged(seed, choices.text(), choices.trap, "not_run"), path, fresh, asked)
 
 
@@ -129,30 +132,33 @@ def _judge_file(start: Judged, path: Path, fresh: Path, asked: Asked) -> Judged:
     )
 
 
-def _fresh(variants: list[Any], path: Path, sidecar: Path, asked: Asked) -> tuple[tuple[str, ...], str]:
+def _fresh(variants: list[Any], path: Path, other: Path, asked: Asked) -> tuple[tuple[str, ...], str]:
     """What is wrong with variants at sizes that they were not verified at; and why that cannot be told."""
-    spec, arch, settings = load_sidecar(sidecar), asked.arch, asked.settings
+    spec, arch, settings = load_sidecar(other), asked.arch, asked.settings
     executor = EmulatorExecutor(arch, EmulatorOptions(max_seconds=_MAX_SECONDS), path.name)
     opened = open_file(path.read_bytes(), path, None, spec, arch, settings, True)
-    built, constants = opened.baseline, opened.kernel.constants.names()
-    program = Program(built.cubin, built.ptx, built.kernel, built.arch)
-    kept = baseline_runs(program, spec, constants, executor, secrets.randbits(32))
+    constants = opened.kernel.constants.names()
+    kept = baseline_runs(_program(opened.baseline), spec, constants, executor, secrets.randbits(32))
     if kept.verification.verdict != "passed":
         return (), kept.verification.reason
     wrong: list[str] = []
+    changes = (
+        _changes(opened, asked) if any(v.launch.extra_args or v.launch.changed_constants for v in variants) else {}
+    )
     for v in variants:
-        candidate = path.with_name(f"{path.stem}_{v.name}_{v.stages}.cu")
-        candidate.write_text(v.source, "utf-8")
-        own = open_file(candidate.read_bytes(), candidate, spec.kernel, spec, arch, settings, True)
-        program = Program(own.baseline.cubin, own.baseline.ptx, own.baseline.kernel, own.baseline.arch)
-        names = {**constants, **own.kernel.constants.names()}
-        shared = v.launch.shared_bytes if v.launch is not None else None
-
-        def launch_at(sizes: Any, names: Any = names, shared: int | None = shared) -> Any:
-            launch = bind(spec, sizes, names)
-            return launch if shared is None else replace(launch, shared_bytes=shared)
-
-        seen = verify(kept, program, None, executor, launch_at=launch_at)
+        built = opened.compiler.build(v.source)
+        assert isinstance(built, Artifact), built
+        seen = verify(kept, _program(built), changes.get(v.label) or LaunchChange(v.launch.changed_bytes), executor)
         if seen.verdict != "passed" or seen.hazards:
             wrong.append(f"{v.name} {v.stages}: {seen.verdict}: {seen.reason} {seen.hazards[:1]}"[:600])
     return tuple(wrong), ""
+
+
+def _program(built: Artifact) -> Program:
+    return Program(built.cubin, built.ptx, built.kernel, built.arch)
+
+
+def _changes(opened: Opened, asked: Asked) -> dict[str, LaunchChange]:
+    """What variants change of their launch: a receipt tells it to people, by declarations."""
+    made = study(opened, asked.stages, asked.names or None, lambda _: None)
+    return {variant_label(v.name, v.stages): v.change for v in made.variants if v.refusal is None}

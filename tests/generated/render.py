@@ -1,213 +1,20 @@
-"""The text of a random tiled kernel, and its sidecar."""
+"""The text of a random tiled kernel."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from choices import Choices
-
-_ACCUMULATOR = {"float": "float", "__half": "float", "signed char": "int"}
-_ZERO = {"float": "0.0f", "__half": "__float2half(0.0f)", "signed char": "0"}
-_VECTOR = {"float": "float4", "__half": "uint4", "signed char": "int4"}
-_DTYPE = {"float": "float32", "__half": "float16", "signed char": "int8"}
-_FILL = {"float": "normal(0, 1)", "__half": "normal(0, 1)", "signed char": "randint(-20, 20)"}
+from choices import ACCUMULATOR
+from render_loads import VECTOR, ZERO, Loads
 
 
-@dataclass(frozen=True)
-class Side:
-    """One operand: its tile and where it comes from."""
-
-    name: str  # A, B
-    array: str  # As, Bs
-    copy: str
-    rows: str
-    columns: str
-    pitch: str  # the leading dimension in global memory
-    row0: str  # global row and column of the tile's corner
-    column0: str
-    limit_rows: str
-    limit_columns: str
-
-
-class Kernel:
+class Kernel(Loads):
     """Writes one kernel."""
-
-    def __init__(self, choices: Choices) -> None:
-        self.c = choices
-        moved = choices.pointers in ("bump", "bump_late")
-        k = "0" if moved else "k0"
-        row, column = "block_row * BM", "block_column * BN"
-        self.a = Side(
-            "A", "As", choices.copy_a, "BM", "BK", "K", "0" if moved else row, "k_at" if self._carried else k, "M", "K"
-        )
-        self.b = Side(
-            "B",
-            "Bs",
-            choices.copy_b,
-            "BK",
-            "BN",
-            "N",
-            "k_at" if self._carried else k,
-            "0" if moved else column,
-            "K",
-            "N",
-        )
-
-    @property
-    def _carried(self) -> bool:
-        return self.c.pointers == "carried"
-
-    # -- the load phase ---------------------------------------------------------------------------------
-    def _guard(self, s: Side, row: str, column: str) -> str:
-        if self.c.guard == "none":
-            return ""
-        k = "k0" if not self._carried else "k_at"
-        grow = f"block_row * BM + {row}" if s.name == "A" else f"{k} + {row}"
-        gcol = f"{k} + {column}" if s.name == "A" else f"block_column * BN + {column}"
-        return f"{grow} < {s.limit_rows} && {gcol} < {s.limit_columns}"
-
-    def _source(self, s: Side, row: str, column: str) -> str:
-        at_row = row if s.row0 == "0" else f"({s.row0} + {row})"
-        at_column = column if s.column0 == "0" else f"{s.column0} + {column}"
-        return f"{s.name}[{at_row} * {s.pitch} + {at_column}]"
-
-    def _place(self, s: Side, row: str, column: str) -> str:
-        if self._transposed(s):
-            row, column = column, row
-        return self._element(s.array, row, column)
-
-    def _transposed(self, s: Side) -> bool:
-        return s.name == "A" and s.copy in ("vector_transposed", "array")
-
-    def _pitch(self, array: str) -> str:
-        wide = ("BM" if self._transposed(self.a) else "BK") if array == "As" else "BN"
-        return f"({wide} + PAD)" if self.c.shared == "padded" else wide
-
-    @property
-    def _is_flat(self) -> bool:
-        return self.c.shared in ("flat", "dynamic", "dynamic_bytes")
-
-    def _element(self, array: str, row: str, column: str) -> str:
-        if self._is_flat:
-            tight = row if row.isidentifier() or row.isdigit() else f"({row})"
-            return f"{array}[{tight} * {self._pitch(array)} + {column}]"
-        return f"{array}[{row}][{column}]"
-
-    def _copy(self, s: Side, r: str, c: str) -> list[str]:
-        """One element, guarded as the kernel's idiom is."""
-        guard, source, place = self._guard(s, r, c), self._source(s, r, c), self._place(s, r, c)
-        zero, kind = _ZERO[self.c.element], self.c.element
-        if s.copy == "initialised":
-            read = f"if ({guard}) value = {source};" if guard else f"value = {source};"
-            return [f"{kind} value{{{zero}}};", read, f"{place} = value;"]
-        if s.copy == "typed_local":
-            value = f"({guard}) ? {source} : {zero}" if guard else source
-            return [f"{kind} value = {value};", f"{place} = value;"]
-        if not guard:
-            return [f"{place} = {source};"]
-        if s.copy == "if_else":
-            return [f"if ({guard}) {{", f"    {place} = {source};", "} else {", f"    {place} = {zero};", "}"]
-        return [f"{place} = ({guard}) ? {source} : {zero};"]
-
-    def _load(self, s: Side) -> list[str]:
-        lines = self._load_plainly(s)
-        if self.c.unroll and lines[0].startswith("for"):
-            lines = ["#pragma unroll", *lines]
-        if self.c.trap == "stale_fill" and s.name == "B":  # of every second tile, B is that of the one before
-            k = "k_at" if self._carried else "k0"
-            lines = [f"if ({k} / BK % 2 == 0) {{", *("    " + x for x in lines), "}"]
-        if self.c.partial and s.name == "A":
-            lines = ["if (tid / 32 < THREADS / 64) {", *("    " + x for x in lines), "}"]
-        return lines
-
-    def _loaders(self, s: Side) -> str:
-        return "(THREADS / 64 * 32)" if self.c.partial and s.name == "A" else "THREADS"
-
-    def _load_plainly(self, s: Side) -> list[str]:
-        total, across, index = f"{s.rows} * {s.columns}", "(BN / TN)", self.c.index
-        if s.copy == "each":
-            at = (f"row_{s.name}", f"col_{s.name}")
-            return [
-                f"const {index} {at[0]} = tid / {s.columns};",
-                f"const {index} {at[1]} = tid % {s.columns};",
-                *self._copy(s, *at),
-            ]
-        if s.copy == "rows":
-            head = f"for ({index} r = tid / {s.columns}; r < {s.rows}; r += THREADS / {s.columns}) {{"
-            inner = [f"{index} c = tid % {s.columns};", *self._copy(s, "r", "c")]
-            return [head, *("    " + x for x in inner), "}"]
-        if s.copy == "nested":
-            inner = self._copy(s, "r", "c")
-            return [
-                f"for ({index} r = threadIdx.y; r < {s.rows}; r += THREADS / {across}) {{",
-                f"    for ({index} c = threadIdx.x; c < {s.columns}; c += {across}) {{",
-                *("        " + x for x in inner),
-                "    }",
-                "}",
-            ]
-        if s.copy in ("vector", "vector_transposed", "array"):
-            return self._load_vectors(s, total)
-        inner = [f"{index} r = i / {s.columns};", f"{index} c = i % {s.columns};", *self._copy(s, "r", "c")]
-        return [f"for ({index} i = tid; i < {total}; i += {self._loaders(s)}) {{", *("    " + x for x in inner), "}"]
-
-    def _load_vectors(self, s: Side, total: str) -> list[str]:
-        vector, width, index = _VECTOR[self.c.element], self.c.vector, self.c.index
-        source, guard = self._source(s, "r", "c"), self._guard(s, "r", "c")
-        read = f"*reinterpret_cast<const {vector} *>(&{source})"
-        head = [
-            f"for ({index} i = tid * {width}; i < {total}; i += {self._loaders(s)} * {width}) {{",
-            f"    {index} r = i / {s.columns};",
-            f"    {index} c = i % {s.columns};",
-        ]
-        zero = f"make_{vector}(0, 0, 0, 0)"
-        if s.copy == "vector":
-            value = f"({guard}) ? {read} : {zero}" if guard else read
-            return [*head, f"    *reinterpret_cast<{vector} *>(&{self._place(s, 'r', 'c')}) = {value};", "}"]
-        lanes = [f"    {self._place(s, 'r', f'c + {j}')} = " for j in range(width)]
-        if s.copy == "vector_transposed":
-            value = f"({guard}) ? {read} : {zero}" if guard else read
-            stores = [f"{x}held.{'xyzw'[j]};" for j, x in enumerate(lanes)]
-            return [*head, f"    {vector} held = {value};", *stores, "}"]
-        held = [f"    {self.c.element} held[{width}];"]
-        if guard:
-            held += [f"    VECTOR(held[0]) = {zero};", f"    if ({guard}) VECTOR(held[0]) = {read};"]
-        else:
-            held += [f"    VECTOR(held[0]) = {read};"]
-        return [*head, *held, *(f"{x}held[{j}];" for j, x in enumerate(lanes)), "}"]
-
-    def load(self) -> list[str]:
-        """The load phase inside the loop."""
-        c = self.c
-        if c.wrap in ("helper", "template_helper"):
-            name = "load_tiles<BM, BN, BK, THREADS>" if c.wrap == "template_helper" else "load_tiles"
-            k0 = "0" if c.loop == "pointer" else "k0"
-            lines = [f"{name}(As, Bs, A, B, M, N, K, {k0}, block_row, block_column, tid);"]
-        elif c.wrap == "macro":
-            lines = ["LOAD_TILES();"]
-        else:
-            lines = self._side(self.a) + self._side(self.b)
-        if c.trap == "address_from_shared":
-            lines = ["const int jump = hops[tid % 4];", *lines, "A += jump;"]
-        if c.pointers == "bump" and c.loop != "pointer":
-            lines += ["A += BK;", "B += BK * N;"]
-        if self._carried:
-            lines.append("k_at += BK;")
-        return lines
-
-    def _side(self, s: Side) -> list[str]:
-        part = self._load(s)
-        return ["{", *("    " + x for x in part), "}"] if self.c.wrap == "block" else part
 
     # -- the compute phase --------------------------------------------------------------------------------
     def _products(self) -> list[str]:
         c = self.c
-        kind = _ACCUMULATOR[c.element]
-        a = (
-            self._element("As", "k", "my_row + i")
-            if self._transposed(self.a)
-            else self._element("As", "my_row + i", "k")
-        )
-        b = self._element("Bs", "k", "my_column + j")
+        kind = ACCUMULATOR[c.element]
+        a = self.element("As", "k", "my_row + i") if self.transposed(self.a) else self.element("As", "my_row + i", "k")
+        b = self.element("Bs", "k", "my_column + j")
         if c.compute == "wmma":
             return self._fragments()
         left, right = (f"__half2float({x})" if c.element == "__half" else f"({kind}){x}" for x in (a, b))
@@ -230,16 +37,16 @@ class Kernel:
         ]
 
     def _fragments(self) -> list[str]:
-        turned = self._transposed(self.a)
-        a = self._element("As", "k", "my_row + i * 16") if turned else self._element("As", "my_row + i * 16", "k")
-        b = self._element("Bs", "k", "my_column + j * 16")
+        turned = self.transposed(self.a)
+        a = self.element("As", "k", "my_row + i * 16") if turned else self.element("As", "my_row + i * 16", "k")
+        b = self.element("Bs", "k", "my_column + j * 16")
         order = "col_major" if turned else "row_major"
         return [
             "for (int k = 0; k < BK; k += 16) {",
             f"    wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::{order}> left[2];",
             "    wmma::fragment<wmma::matrix_b, 16, 16, 16, __half, wmma::row_major> right[2];",
-            f"    for (int i = 0; i < 2; i++) wmma::load_matrix_sync(left[i], &{a}, {self._pitch('As')});",
-            f"    for (int j = 0; j < 2; j++) wmma::load_matrix_sync(right[j], &{b}, {self._pitch('Bs')});",
+            f"    for (int i = 0; i < 2; i++) wmma::load_matrix_sync(left[i], &{a}, {self.pitch('As')});",
+            f"    for (int j = 0; j < 2; j++) wmma::load_matrix_sync(right[j], &{b}, {self.pitch('Bs')});",
             "    for (int i = 0; i < 2; i++) {",
             "        for (int j = 0; j < 2; j++) wmma::mma_sync(sum[i][j], left[i], right[j], sum[i][j]);",
             "    }",
@@ -262,7 +69,7 @@ class Kernel:
         if c.extra == "log_store" or c.trap == "log_store_aliasing":
             lines.append(f"if (tid == 0 && block_row == 0 && block_column == 0) log[0] = (float){self._held};")
         if c.trap == "staged_written":
-            lines += ["__syncthreads();", f"if (tid == 0) {self._element('Bs', '0', '0')} = {_ZERO[c.element]};"]
+            lines += ["__syncthreads();", f"if (tid == 0) {self.element('Bs', '0', '0')} = {ZERO[c.element]};"]
         if c.trap == "address_from_shared":
             lines.append("if (tid < 4) hops[tid] = 0;")
         if c.pointers == "bump_late":
@@ -275,15 +82,15 @@ class Kernel:
         body = self._declared() if c.shared == "in_loop" else []
         load, compute, sync = self.load(), self.compute(), "__syncthreads();"
         if c.extra == "second_phase":
-            first = len(self._side(self.a))
-            place = self._element("As", "tid % " + self._rows("As"), "0")
+            first = len(self.side(self.a))
+            place = self.element("As", "tid % " + self._rows("As"), "0")
             use = f"mixed += {f'__half2float({place})' if c.element == '__half' else place};"
             load = [*load[:first], sync, use, *load[first:]]
         if c.barriers == "leading":
             body += [sync, *load, sync, *compute]
         else:
             body += [*load, sync, *compute, *([] if c.trap == "race" else [sync])]
-        ahead = ["int k_at = 0;"] if self._carried else []
+        ahead = ["int k_at = 0;"] if self.carried else []
         return ahead + self._headed(body)
 
     def _headed(self, body: list[str]) -> list[str]:
@@ -314,12 +121,12 @@ class Kernel:
 
     def _rows(self, array: str) -> str:
         if array == "As":
-            return "BK" if self._transposed(self.a) else "BM"
+            return "BK" if self.transposed(self.a) else "BM"
         return "BK"
 
     def _declared(self) -> list[str]:
         kind = "tile_t" if self.c.shared == "alias" else self.c.element
-        sizes = {x: (self._rows(x), self._pitch(x)) for x in ("As", "Bs")}
+        sizes = {x: (self._rows(x), self.pitch(x)) for x in ("As", "Bs")}
         if self.c.shared == "dynamic":
             first = f"{sizes['As'][0]} * {sizes['As'][1]}"
             return [
@@ -343,13 +150,13 @@ class Kernel:
 
     def _pointer(self, array: str) -> str:
         """A parameter of the load helper."""
-        if self._is_flat:
+        if self.is_flat:
             return f"ELEMENT *{array}"
-        return f"ELEMENT {array}[][{self._pitch(array)}]"
+        return f"ELEMENT {array}[][{self.pitch(array)}]"
 
     def _helper(self) -> list[str]:
         c = self.c
-        lines = [x for s in (self.a, self.b) for x in self._load(s)]
+        lines = [x for s in (self.a, self.b) for x in self.load_side(s)]
         if c.wrap == "macro":
             return ["#define LOAD_TILES() \\", *(f"    {x} \\" for x in lines), "    do { } while (0)", ""]
         if c.wrap not in ("helper", "template_helper"):
@@ -387,27 +194,23 @@ class Kernel:
         out += ["", *self._constants(), "", f"typedef {c.element} ELEMENT;"]
         if c.shared == "alias":
             out.append("typedef ELEMENT tile_t;")
-        vector = _VECTOR[c.element]
+        vector = VECTOR[c.element]
         out += [f"#define VECTOR(x) (reinterpret_cast<{vector} *>(&(x))[0])", "", *self._helper()]
         template = c.constants == "template"
         if template:
             out.append("template <int BM, int BN, int BK, int TM, int TN, int THREADS>")
         r = " __restrict__" if c.restrict else ""
-        kind = _ACCUMULATOR[c.element]
+        kind = ACCUMULATOR[c.element]
         args = [f"const ELEMENT *{r} A", f"const ELEMENT *{r} B", f"{kind} *{r} C"]
         if c.extra == "bias_read":
             args.append(f"const {kind} *{r} bias")
-        if self._logs:
+        if self.c.logs:
             args.append(f"float *{r} log")
         args += ["int M", "int N", "int K"]
         bounds = "" if template else " __launch_bounds__(THREADS)"
         linkage = "" if template else 'extern "C" '
         out += [f"{linkage}__global__{bounds} void gemm({', '.join(args)})", "{"]
         return "\n".join([*out, *("    " + x if x else "" for x in self._body()), "}"]) + "\n"
-
-    @property
-    def _logs(self) -> bool:
-        return self.c.extra == "log_store" or self.c.trap == "log_store_aliasing"
 
     def _body(self) -> list[str]:
         c = self.c
@@ -416,7 +219,7 @@ class Kernel:
         if c.shared != "in_loop":
             out += self._declared()
         if c.barriers == "scratch":
-            out.append(f"__shared__ {_ACCUMULATOR[c.element]} scratch[THREADS];")
+            out.append(f"__shared__ {ACCUMULATOR[c.element]} scratch[THREADS];")
         if c.trap == "address_from_shared":
             out += ["__shared__ int hops[4];", "if (tid < 4) hops[tid] = 0;", "__syncthreads();"]
         if c.compute == "wmma":
@@ -440,7 +243,7 @@ class Kernel:
 
     def _tile(self) -> list[str]:
         c = self.c
-        kind = _ACCUMULATOR[c.element]
+        kind = ACCUMULATOR[c.element]
         out: list[str] = []
         if c.outer == "early_return":
             out.append("if (block_row * BM >= M) return;")
@@ -455,12 +258,12 @@ class Kernel:
             out.append(f"{kind} sum[TM][TN] = {{}};")
         out.append(f"{kind} mixed = 0;")
         if c.extra == "zeroed_before":
-            first = self._element("As", f"tid / BK % {self._rows('As')}", "tid % BK")
-            out += [f"{first} = {_ZERO[c.element]};", "__syncthreads();"]
+            first = self.element("As", f"tid / BK % {self._rows('As')}", "tid % BK")
+            out += [f"{first} = {ZERO[c.element]};", "__syncthreads();"]
         loop = self.loop()
         out += ["if (K > 0) {", *("    " + x for x in loop), "}"] if c.outer == "branch" else loop
         if c.extra == "late_reuse":
-            place = self._element("Bs", "tid / BN % BK", "tid % BN")
+            place = self.element("Bs", "tid / BN % BK", "tid % BN")
             held = {"float": "{}", "__half": "__float2half({})", "signed char": "(signed char){}"}
             back = f"__half2float({place})" if c.element == "__half" else place
             out += [
@@ -500,58 +303,3 @@ class Kernel:
             "    }",
             "}",
         ]
-
-    # -- the sidecar ----------------------------------------------------------------------------------------
-    def sidecar(self, sizes: dict[str, dict[str, int]]) -> str:
-        """How it is launched at those sizes."""
-        c = self.c
-        bm, bn, bk, tm, tn = c.tile
-        kind = _ACCUMULATOR[c.element]
-        names = {"BM": bm, "BN": bn, "BK": bk, "TM": tm, "TN": tn, "THREADS": c.threads}
-        out = ['kernel = "gemm"']
-        if c.constants == "template":
-            out.append("template = [" + ", ".join(f'"{v}"' for v in names.values()) + "]")
-        grid = "[3, 1, 1]" if c.outer == "persistent" else f'["ceil_div(N, {bn})", "ceil_div(M, {bm})", 1]'
-        block = f"[{bn // tn}, {bm // tm}, 1]" if c.block_2d else f"[{c.threads}, 1, 1]"
-        out += ["[launch]", f"grid = {grid}", f"block = {block}", f"shared_bytes = {self._dynamic_bytes()}", "[sizes]"]
-        for name, values in sizes.items():
-            out.append(f"{name} = {{ " + ", ".join(f"{k} = {v}" for k, v in values.items()) + " }")
-        arrays = [("A", _DTYPE[c.element], '["M", "K"]', "in"), ("B", _DTYPE[c.element], '["K", "N"]', "in")]
-        arrays.append(("C", "int32" if kind == "int" else "float32", '["M", "N"]', "out"))
-        if c.extra == "bias_read":
-            arrays.append(("bias", "int32" if kind == "int" else "float32", "[4]", "in"))
-        if self._logs:
-            arrays.append(("log", "float32", "[1]", "out"))
-        for name, dtype, shape, role in arrays:
-            fill = "randint(-20, 20)" if dtype in ("int8", "int32") else "normal(0, 1)"
-            out += ["[[args]]", f'name = "{name}"', f'dtype = "{dtype}"', f"shape = {shape}", f'role = "{role}"']
-            out += [f'fill = "{fill}"'] if role == "in" else []
-        for name in "MNK":
-            out += ["[[args]]", f'name = "{name}"', 'dtype = "int32"', f'value = "{name}"']
-        return "\n".join(out) + "\n"
-
-    def _dynamic_bytes(self) -> int:
-        if self.c.shared not in ("dynamic", "dynamic_bytes"):
-            return 0
-        bm, bn, bk, _, _ = self.c.tile
-        used = (bm * bk + bk * bn) * (16 // self.c.vector)
-        return max(used, self.c.threads * 4) if self.c.extra == "typed_epilogue" else used
-
-
-def sizes_of(c: Choices, fresh: bool = False) -> dict[str, dict[str, int]]:
-    """Size sets that the kernel handles; ``fresh``: others than those that a rewrite is verified at first."""
-    bm, bn, bk, _, _ = c.tile
-    tiles = (3, 2, 7) if fresh else (2, 1, 5)
-    out = {"default": {"M": bm * tiles[0], "N": bn * tiles[1], "K": bk * tiles[2]}}
-    if c.guard == "edges":
-        step = c.vector if {c.copy_a, c.copy_b} & {"vector", "vector_transposed", "array"} else 1
-        more = 3 if fresh else 2
-
-        def odd(value: int) -> int:
-            return max(value // step * step, step)
-
-        m, n, k = bm * more - bm // 3, odd(bn * 2 - 5), odd(bk * (more + 1) - bk // 2 + 1)
-        if c.compute == "wmma":  # fragments are stored whole
-            m, n = m // 16 * 16, n // 16 * 16
-        out["ragged"] = {"M": m, "N": n, "K": k}
-    return out

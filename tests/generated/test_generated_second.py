@@ -12,6 +12,7 @@ def test_nothing_wrong_is_offered(seed: int) -> None:
     assert result.baseline == "passed", result
     assert not result.error, result
     assert not result.wrong, result
+    assert not result.unjudged, result
     assert not result.failed, result
 
 
