@@ -20,6 +20,7 @@ from tilewright.tile.space import STAGES, legal_space
 # Sums per thread from which a kernel keeps enough products in flight at low occupancy.
 ILP_SUMS = 32
 LARGE_LOOP_STAGES = 3
+PIPES = ("tensor", "shared", "issue", "l2")
 
 
 @dataclass(frozen=True)
@@ -121,11 +122,11 @@ def terms_us(timed: TimedSpace, index: int) -> dict[str, float]:
     k_tiles = -(-op.k // tile.bk)
     steps = -(-k_tiles // tile.split_k)
     busiest = -(-int(time.blocks[index]) // timed.machine.device.sms)
-    whole = {
-        name: busiest * steps * float(getattr(time.pipes, name)[index]) / per_us
-        for name in ("tensor", "shared", "issue", "l2")
-    }
-    whole["waits"] = float(time.rounds[index]) * steps * float(time.pipes.alone[index]) / per_us
+    whole = {name: busiest * steps * float(getattr(time.pipes, name)[index]) / per_us for name in PIPES}
+    # What a block waits beyond the time in which the pipes are filled by it and its neighbours.
+    filled = float(time.resident[index]) * max(float(getattr(time.pipes, name)[index]) for name in PIPES)
+    waited = max(float(time.pipes.alone[index]) - filled, 0.0)
+    whole["waits"] = float(time.rounds[index]) * steps * waited / per_us
     whole["ends"] = float(time.ends_s[index]) * 1e6
     whole["dram"] = float(time.dram_s[index]) * 1e6
     whole["reduce"] = float(time.reduce_s[index]) * 1e6

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
 
 from tilewright.errors import EXIT_REFUSED, TilewrightError
 from tilewright.launch.dtypes import DTYPES, DType
@@ -145,7 +144,6 @@ class Convolution:
 
 
 Op = Gemm | Attention | RowReduction | Elementwise | Convolution
-AnyOp = TypeVar("AnyOp", Gemm, Attention, RowReduction, Elementwise, Convolution)
 
 
 @dataclass(frozen=True)
@@ -198,7 +196,7 @@ def skeleton_dtype(dtype: str) -> GemmDType:
     return MATRIX_DTYPES[dtype]
 
 
-def at(op: AnyOp, dim: str, value: int) -> AnyOp:
+def at(op: Op, dim: str, value: int) -> Op:
     """The same op with one dim at another value."""
     return replace(op, **{dim: value})  # type: ignore[arg-type]
 

@@ -1,0 +1,243 @@
+"""`tilewright tile`: card, candidates and choice; compiled where asked for; the skeleton and the plan, written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tilewright import __version__
+from tilewright.arch.arch import load_arch
+from tilewright.arch.devices import Device, find_device, known_devices
+from tilewright.errors import EXIT_OK, EXIT_REFUSED, TilewrightError
+from tilewright.gpu.device import find_gpu
+from tilewright.receipt.record import Tool, to_json
+from tilewright.receipt.tile_report import TileReport, TileSkeleton
+from tilewright.settings import Settings
+from tilewright.skeleton.gemm import GemmTile, Vectors, gemm_cuda
+from tilewright.tile.autotune import tuning_plan
+from tilewright.tile.candidate import Candidate
+from tilewright.tile.choice import heads
+from tilewright.tile.gemm import candidate, timed_space
+from tilewright.tile.machine import Machine
+from tilewright.tile.ops import Convolution, Gemm, Op, request, skeleton_dtype
+from tilewright.tile.parameters import CostParameters, load_parameters
+from tilewright.tile.ranges import RangeChoice, choices_by_range
+from tilewright.tile.selection import Selection, Target, select, selected
+
+CALIBRATED_ON = "NVIDIA H200"
+TILE_FIELDS = ("bm", "bn", "bk", "warps_m", "warps_n", "stages", "split_k", "group_m")
+
+
+@dataclass(frozen=True)
+class TileOutcome:
+    """Exit code 0: something was chosen; what cannot be chosen for is a `TilewrightError`."""
+
+    report: TileReport
+    exit_code: int
+
+
+def tile(
+    op: str,
+    dims: Sequence[str],
+    *,
+    dtype: str | None = None,
+    device: str | None = None,
+    arch: str | None = None,
+    target: Target = "cuda",
+    top: int = 12,
+    compiles: bool = False,
+    out: Path | None = None,
+    settings: Settings,
+    progress: Callable[[str], None] | None = None,
+) -> TileOutcome:
+    """Candidates, choice, partition, skeleton and tuning plan of an op.
+
+    Args:
+        dims: ``M=4096``; one may be a range, ``M=1..4096``.
+        compiles: compile the first ``top`` candidates (matrix products), and choose among them by what ptxas gave.
+        out: a folder for the skeleton, its sidecar and the plan.
+
+    Raises:
+        TilewrightError: an unknown op, dim, element type, card or architecture; nothing fits.
+    """
+    say = progress or (lambda step: None)
+    asked = request(op, tuple(dims), dtype)
+    card, reason = card_for(device, arch)
+    machine, cost = Machine(load_arch(card.arch), card), load_parameters()
+    say("timing the legal space")
+    found = select(asked.op, machine, cost, target)
+    notes = _model_notes(found, card)
+    if compiles:
+        found = _compiled(found, machine, cost, target, top, settings, say)
+    ranges: tuple[RangeChoice, ...] = ()
+    if asked.dynamic is not None:
+        say("walking the range")
+        ranges = choices_by_range(asked.op, asked.dynamic, machine, cost, target)
+    plan = tuning_plan(found.op, found.candidates, machine, target)
+    report = TileReport(
+        tool=Tool(__version__),
+        op=asked.op.name,
+        dims=plan.dims,
+        dynamic=asked.dynamic.dim if asked.dynamic is not None else "",
+        dtype=asked.op.dtype,
+        target=target,
+        arch=machine.arch.name,
+        device=card.name,
+        device_reason=reason,
+        smem_max_bytes=machine.arch.smem_optin_max_bytes,
+        legal=len(found.candidates),
+        calibrated=found.calibrated and card.name == CALIBRATED_ON,
+        candidates=heads(found.candidates, top),
+        choice=found.choice,
+        partition=found.partition,
+        advice=found.advice,
+        rules=found.rules,
+        ranges=ranges,
+        skeleton=_skeleton(found, machine, target),
+        plan=plan,
+        notes=notes,
+    )
+    return TileOutcome(_written(report, out) if out is not None else report, EXIT_OK)
+
+
+def card_for(device: str | None, arch: str | None) -> tuple[Device, str]:
+    """``--device``, else the GPU of this machine, else the first card of ``--arch`` (sm_86), and why it.
+
+    Raises:
+        TilewrightError: ``tile/unknown_device``, ``arch/unknown``, ``tile/device_arch``.
+    """
+    known = known_devices()
+    if device is not None:
+        found = find_device(device)
+        if found is None:
+            raise TilewrightError(
+                "tile/unknown_device",
+                f"There is no card '{device}' in Tilewright's tables.",
+                {"device": device, "known": [d.name for d in known]},
+                f"Known are {', '.join(d.name for d in known)}.",
+            )
+        if arch is not None and load_arch(arch).name != found.arch:
+            raise TilewrightError(
+                "tile/device_arch",
+                f"{found.name} is {found.arch}, not {load_arch(arch).name}.",
+                {"device": found.name, "arch": arch},
+                "Leave out one of --device and --arch.",
+            )
+        return found, "as asked with --device"
+    gpu = find_gpu() if arch is None else None
+    here = find_device(gpu.name) if gpu is not None else None
+    if here is not None:
+        return here, "this machine's GPU"
+    name = load_arch(arch).name if arch is not None else known[0].arch
+    of_arch = [d for d in known if d.arch == name]
+    if not of_arch:
+        raise TilewrightError(
+            "tile/unknown_device",
+            f"There is no card of {name} in Tilewright's tables.",
+            {"arch": name, "known": [d.name for d in known]},
+            f"Name one with --device: {', '.join(d.name for d in known)}.",
+        )
+    why = f"the first card of {name} in the tables" if arch is not None else "the first card in the tables: no GPU here"
+    return of_arch[0], why
+
+
+def _model_notes(found: Selection, card: Device) -> tuple[str, ...]:
+    if not found.calibrated:
+        return (
+            "The times of this kind of op are from first principles, not calibrated: trust the order, not the figures.",
+        )
+    if card.name != CALIBRATED_ON:
+        return (
+            f"The model was calibrated on an {CALIBRATED_ON}; for {card.name} its rates are scaled from the tables.",
+        )
+    return ()
+
+
+def _tile_of(chosen: Candidate) -> GemmTile:
+    return GemmTile(**{name: chosen.parameters[name] for name in TILE_FIELDS})
+
+
+def _gemm_of(op: Op) -> Gemm | None:
+    if isinstance(op, Convolution):
+        return op.as_gemm()
+    return op if isinstance(op, Gemm) else None
+
+
+def _compiled(
+    found: Selection,
+    machine: Machine,
+    cost: CostParameters,
+    target: Target,
+    top: int,
+    settings: Settings,
+    say: Callable[[str], None],
+) -> Selection:
+    """The first candidates again, with the registers that ptxas gave them; the rest follows as estimated."""
+    from tilewright.build.artifact import Artifact, BuildRequest
+    from tilewright.build.build import build
+
+    op = _gemm_of(found.op)
+    if op is None or target != "cuda":
+        return found
+    rows: list[Candidate] = []
+    shown = heads(found.candidates, top)
+    rest = tuple(c for c in found.candidates if c not in shown)
+    for number, row in enumerate(shown, 1):
+        say(f"compiling candidate {number} of {top}")
+        made = gemm_cuda(_tile_of(row), skeleton_dtype(op.dtype), machine.arch)
+        artifact = build(BuildRequest(made.text, "gemm.cu", machine.arch.name, made.kernel), settings)
+        if not isinstance(artifact, Artifact):
+            rows.append(replace(row, warnings=(*row.warnings, f"It does not compile: {artifact.message}")))
+            continue
+        timed = timed_space(op, machine, cost, [_tile_of(row)], [artifact.resources.registers])
+        again = candidate(timed, 0, artifact.resources.spill_bytes, compiled=True)
+        if artifact.resources.spill_bytes:
+            again = replace(again, warnings=(*again.warnings, f"{artifact.resources.spill_bytes} B spill."))
+        rows.append(again)
+    head = tuple(sorted(rows, key=lambda c: (c.registers_compiled is None or bool(c.spill_bytes), c.time_us)))
+    chosen = selected(found.op, head, machine, target)
+    return replace(chosen, candidates=head + rest)
+
+
+def _skeleton(found: Selection, machine: Machine, target: Target) -> TileSkeleton:
+    op = found.op
+    if not isinstance(op, Gemm) or target != "cuda":
+        return TileSkeleton(refusal=f"There is no {target} skeleton of {op.name} yet.")
+    try:
+        dtype = skeleton_dtype(op.dtype)
+        made = gemm_cuda(_tile_of(found.choice.candidate), dtype, machine.arch, vectors=Vectors.of(op.n, op.k, dtype))
+    except TilewrightError as error:
+        if error.exit_code != EXIT_REFUSED:
+            raise
+        return TileSkeleton(refusal=error.message)
+    return TileSkeleton(
+        kernel=made.kernel,
+        source=made.text,
+        sidecar=_with_sizes(made.sidecar, op),
+        second_sidecar=_with_sizes(made.second.sidecar, op) if made.second is not None else "",
+    )
+
+
+def _with_sizes(sidecar: str, op: Gemm) -> str:
+    """The sidecar with the shape that was asked for as its default sizes."""
+    sizes = f"default = {{ M = {op.m}, N = {op.n}, K = {op.k}, BATCH = {op.batch} }}"
+    return re.sub(r"^default = .*$", sizes, sidecar, count=1, flags=re.MULTILINE)
+
+
+def _written(report: TileReport, out: Path) -> TileReport:
+    """The report with the files that were written: source, sidecars, plan and the report itself."""
+    out.mkdir(parents=True, exist_ok=True)
+    made = report.skeleton
+    texts: dict[str, str] = {"plan.json": to_json(report.plan)}
+    if made.source:
+        texts[f"{made.kernel}.cu"] = made.source
+        texts[f"{made.kernel}.toml"] = made.sidecar
+    if made.second_sidecar:
+        texts[f"{made.kernel}.{made.kernel}_reduce.toml"] = made.second_sidecar
+    files = tuple(str(out / name) for name in (*texts, "tile.json"))
+    report = replace(report, skeleton=replace(made, files=files))
+    for name, text in {**texts, "tile.json": to_json(report)}.items():
+        (out / name).write_text(text, encoding="utf-8")
+    return report
