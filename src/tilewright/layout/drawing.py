@@ -11,8 +11,8 @@ from tilewright.layout.atoms import Operand
 from tilewright.layout.layout import AnyLayout
 from tilewright.layout.tuples import modes, product
 
-CELL_WIDTH, CELL_HEIGHT, MARGIN, TITLE_HEIGHT = 44, 34, 34, 26
-WIDEST_TEXT, MOST_CELLS = 64, 4096
+CELL_WIDTH, CELL_HEIGHT, MARGIN, TITLE_HEIGHT = 44, 34, 28, 26
+WIDEST_TEXT, MOST_CELLS = 300, 4096  # characters, and cells, of a table
 EMPTY = "·"
 _HUES, _SHADES = 8, 4
 
@@ -75,12 +75,15 @@ def _held(holders: list[tuple[int, int]]) -> Cell:
 def text_of(grid: Grid) -> str:
     """Aligned columns, with the numbers of rows and columns; too large a grid says where else to look."""
     rows, cols = len(grid.cells), len(grid.cells[0])
-    if cols > WIDEST_TEXT or rows * cols > MOST_CELLS:
-        return f"({rows} x {cols} cells: too wide for a table; --json and --svg have them)"
+    too_large = f"({rows} x {cols} cells, too large for a table: --json and --svg have them)"
+    if rows * cols > MOST_CELLS:
+        return too_large
     body = [["/".join(cell.lines) for cell in row] for row in grid.cells]
     head = [str(col) for col in range(cols)]
     widths = [max(len(line[col]) for line in [head, *body]) for col in range(cols)]
     first = len(str(rows - 1))
+    if first + 1 + sum(width + 1 for width in widths) > WIDEST_TEXT:
+        return too_large
     lines = [" " * first + "  " + _joined(head, widths)]
     lines += [f"{row:>{first}}  " + _joined(line, widths) for row, line in enumerate(body)]
     return "\n".join(lines)
@@ -97,7 +100,7 @@ def svg_of(grids: Sequence[Grid]) -> str:
     width = 0
     for grid in grids:
         parts += _drawn(grid, top)
-        width = max(width, MARGIN + CELL_WIDTH * len(grid.cells[0]) + 8)
+        width = max(width, MARGIN + CELL_WIDTH * len(grid.cells[0]) + 8, 8 * len(_heading(grid)) + 8)
         top += TITLE_HEIGHT + MARGIN + CELL_HEIGHT * len(grid.cells) + 12
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{top}" viewBox="0 0 {width} {top}" '
@@ -106,16 +109,18 @@ def svg_of(grids: Sequence[Grid]) -> str:
     return "\n".join([head, f'<rect width="{width}" height="{top}" fill="white"/>', *parts, "</svg>"]) + "\n"
 
 
+def _heading(grid: Grid) -> str:
+    return f"{grid.title}   ({grid.row_name} down, {grid.col_name} across)"
+
+
 def _drawn(grid: Grid, top: int) -> list[str]:
     y0 = top + TITLE_HEIGHT + MARGIN
     parts = [
-        f'<text x="4" y="{top + 18}" font-size="13" text-anchor="start">{escape(grid.title)}</text>',
-        f'<text x="4" y="{y0 - 8}" text-anchor="start">{escape(f"{grid.row_name} / {grid.col_name}")}</text>',
+        f'<text x="4" y="{top + 18}" font-size="13" text-anchor="start">{escape(_heading(grid))}</text>',
     ]
     for col in range(len(grid.cells[0])):
         x = MARGIN + col * CELL_WIDTH + CELL_WIDTH // 2
-        # The name of the axes stands above the first columns.
-        parts.append(f'<text x="{x}" y="{y0 - 6 if col else y0 - 22}">{col}</text>')
+        parts.append(f'<text x="{x}" y="{y0 - 6}">{col}</text>')
     for i, row in enumerate(grid.cells):
         y = y0 + i * CELL_HEIGHT
         parts.append(f'<text x="{MARGIN // 2}" y="{y + CELL_HEIGHT // 2 + 4}">{i}</text>')
