@@ -4,39 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SIDECAR = """kernel = "product"
-[launch]
-grid = ["N//16", "M//16"]
-block = [16, 16]
-[sizes]
-default = { M = 32, N = 16, K = 64 }
-small = { M = 16, N = 16, K = 48 }
-[[args]]
-name = "A"
-dtype = "float32"
-shape = ["M", "K"]
-[[args]]
-name = "B"
-dtype = "float32"
-shape = ["K", "N"]
-[[args]]
-name = "C"
-dtype = "float32"
-shape = ["M", "N"]
-role = "out"
-[[args]]
-name = "M"
-dtype = "int32"
-value = "M"
-[[args]]
-name = "N"
-dtype = "int32"
-value = "N"
-[[args]]
-name = "K"
-dtype = "{kind}"
-value = "K"
-"""
+from product_sidecars import product_sidecar
+
+_LAUNCH = 'grid = ["N//16", "M//16"]\nblock = [16, 16]'
+_SIZES = "default = { M = 32, N = 16, K = 64 }\nsmall = { M = 16, N = 16, K = 48 }"
 
 _TEXT = """#define BK 16
 __global__ void product(const float *A, const float *B, float *C, int M, int N, {kind} K)
@@ -96,7 +67,8 @@ class Form:
 
     @property
     def sidecar(self) -> str:
-        return SIDECAR.replace("{kind}", {"int": "int32", "unsigned": "uint32", "size_t": "uint64"}[self.kind])
+        depth = {"int": "int32", "unsigned": "uint32", "size_t": "uint64"}[self.kind]
+        return product_sidecar("product", _LAUNCH, _SIZES, depth=depth, fill="")
 
 
 READ = (
@@ -154,6 +126,14 @@ READ = (
         extra=" + b",
     ),
     Form(
+        "step_that_shadows", "for (int b = BK, k = 0; k < K; k += b)", "k += b_tile", before="int b = 32;",
+        extra=" + b",
+    ),
+    Form(
+        "first_that_shadows", "for (int b = 0, k = b, c = b + 1; k < K; k += BK, ++c)",
+        "for (int k = b_tile; k < K; k += BK)", before="int b = 16;", last="sum += c;", extra=" + b",
+    ),
+    Form(
         "from_the_block", "for (int a = from; a <= to; a += step)", "a < to + 1;",
         before="int from = K * 16 * blockIdx.y;\nint to = from + K - 1;\nint step = BK;",
         loads=("A[a + ty * K + tx]", "B[(a - from + ty) * N + col]"),
@@ -176,6 +156,14 @@ REFUSED = (
     Form(
         "read_later", "for (k = first; k < K; k += BK)", "is read behind the K-loop",
         before="int k, first = threadIdx.x * 0;", extra=" + k",
+    ),
+    Form(  # in front of the loop `f` is another one than where `k` is declared
+        "first_is_hidden", "for (; k < K; k += BK)", "is not of the form",
+        before="const int f = 0;\n{\nint k = f;\nint f = BK;\nsum += f;", extra=";\n    }",
+    ),
+    Form(
+        "length_is_hidden", "for (; A < end; A += BK)", "is not of the form", loads=BUMPED, last="B += BK * N;",
+        before="const float *end = A + K;\n{\nconst int K = BK;\nsum += K;", extra=";\n    }",
     ),
     Form(
         "pointer_unknown_step", "for (; A != end; A += N)", "cannot be shown", before="const float *end = A + K;",

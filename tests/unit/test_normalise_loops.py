@@ -46,6 +46,36 @@ def test_what_is_not_rewritten_stays_byte_for_byte() -> None:
     assert after == expected
 
 
+TWO_LOADS = """__global__ void twice(const float *A, const float *B, float *C, int K)
+{{
+    __shared__ float As[16][16];
+    __shared__ float Bs[16][16];
+    const int tx = threadIdx.x, ty = threadIdx.y, r = 3;
+    float sum = 0.0f;
+    for (int k = 0; k < K; k += 16) {{
+        As[ty][tx] = A[ty * K + k + tx];
+        __syncthreads();
+        sum += As[tx][ty] * r;
+        __syncthreads();
+        const int {name} = k + ty;
+        Bs[ty][tx] = B[{name} * 16 + tx];
+        __syncthreads();
+        for (int i = 0; i < 16; ++i) sum += As[ty][i] * Bs[i][tx];
+        __syncthreads();
+    }}
+    C[ty * 16 + tx] = sum;
+}}
+"""
+
+
+@pytest.mark.parametrize(("name", "moved"), [("q", True), ("r", False)])
+def test_second_loads_do_not_hide_a_name_of_what_they_pass(name: str, moved: bool) -> None:
+    text = TWO_LOADS.format(name=name)
+    after = normalise(opened(text), (16, 16, 1))
+    assert any("second load phase" in step for step in after.steps) == moved
+    assert (after.kernel.source.text.decode() == text) != moved
+
+
 COPY = """__global__ void load(const float *A, float *C, int K)
 {{
     __shared__ float As[64][16];

@@ -173,6 +173,33 @@ class Sites:
                 return None
         return out
 
+    @cached_property
+    def ambiguous(self) -> frozenset[str]:
+        """Names that mean one thing here and another there: a text that says one of them must stay where it is."""
+        scopes: dict[str, list[tuple[ir.Span, ir.Span]]] = {}
+        self._scopes(self.kernel.body, self.kernel.body.span, scopes)
+        whole = self.kernel.function.span
+        for s in self.kernel.symbols.values():
+            if s.kind == "param":
+                scopes.setdefault(s.name, []).append((s.span, whole))
+        outside = {n.id for n in ir.walk(self.kernel.body) if isinstance(n, ir.Name) and n.symbol is None}
+        hidden = {
+            name
+            for name, several in scopes.items()
+            if any(one != at and _encloses(scope, at) for one, scope in several for at, _ in several)
+        }
+        return frozenset(hidden | (outside & scopes.keys()))
+
+    def _scopes(self, stmt: ir.Stmt, scope: ir.Span, found: dict[str, list[tuple[ir.Span, ir.Span]]]) -> None:
+        """The declaration of every local, and where it counts, by name."""
+        if isinstance(stmt, ir.Declare):
+            for s in stmt.symbols:
+                found.setdefault(s.name, []).append((s.span, scope))
+        inner = stmt.span if isinstance(stmt, ir.Block | ir.For | ir.While | ir.If) else scope
+        for child in ir.children(stmt):
+            if isinstance(child, ir.Stmt):
+                self._scopes(child, inner, found)
+
     # -- expressions ----------------------------------------------------------------------------------
     def is_arithmetic(self, expr: ir.Expr) -> bool:
         """Names, numbers and operators only: no memory, no call, no change of anything."""
@@ -291,6 +318,10 @@ def names_in(nodes: Iterable[ir.Stmt | ir.Expr]) -> set[int]:
 
 def _is(expr: ir.Expr | None, symbol: ir.Symbol) -> bool:
     return isinstance(expr, ir.Name) and expr.symbol == symbol.id
+
+
+def _encloses(scope: ir.Span, at: ir.Span) -> bool:
+    return scope.start <= at.start and at.end <= scope.end
 
 
 def _macro_use(expr: ir.Expr) -> bool:

@@ -50,12 +50,12 @@ def _second(sites: Sites, loop: ir.For) -> Change | None:
     if moved and end is None:
         return None
     edits += [end] if end is not None else []
-    own = _own_header(sites, loop, counter)
+    own = _own_header(sites, loop, counter, named)
     if own is None:
         return None
     edits.append(own)
     if extra:
-        edits.append(sites.put_in_front(loop, [_declaration(sites, s, named[s.id]) for s in extra]))
+        edits.append(sites.put_in_front(loop, [_declaration(sites, s, named) for s in extra]))
     names = ", ".join(f"`{x}`" for x in dict.fromkeys(_target(sites, p) for p in others)) or "a variable"
     return Change(tuple(edits), f"{names} advanced at the end of the loop's body", sites.line(loop))
 
@@ -127,7 +127,7 @@ def _said(sites: Sites, node: ir.Expr, named: dict[int, str]) -> str:
     return out + text[at : node.span.end].decode()
 
 
-def _own_header(sites: Sites, loop: ir.For, counter: int) -> Edit | None:
+def _own_header(sites: Sites, loop: ir.For, counter: int, named: dict[int, str]) -> Edit | None:
     """The header with the counter alone."""
     assert loop.update is not None
     assert loop.condition is not None
@@ -137,18 +137,19 @@ def _own_header(sites: Sites, loop: ir.For, counter: int) -> Edit | None:
     match loop.init:
         case ir.Declare(symbols=symbols):
             kept = [s for s in symbols if s.id == counter]
-            init = "".join(_declaration(sites, s, s.name) for s in kept) or ";"
+            init = "".join(_declaration(sites, s, named) for s in kept) or ";"
         case None:
             init = ";"
         case _:
             init = f"{sites.source(loop.init).rstrip(';').strip()};"
-    text = f"for ({init} {sites.source(loop.condition)}; {sites.source(own)})"
+    text = f"for ({init} {sites.source(loop.condition)}; {_said(sites, own, named)})"
     return Edit(loop.span.start, loop.header.end, text)
 
 
-def _declaration(sites: Sites, symbol: ir.Symbol, name: str) -> str:
+def _declaration(sites: Sites, symbol: ir.Symbol, named: dict[int, str]) -> str:
     assert symbol.init is not None
-    return f"{symbol.type_text} {'*' * symbol.pointers}{name} = {sites.source(symbol.init)};"
+    name = named.get(symbol.id, symbol.name)
+    return f"{symbol.type_text} {'*' * symbol.pointers}{name} = {_said(sites, symbol.init, named)};"
 
 
 def trailing_steps(situation: Situation) -> Change | Refusal | None:

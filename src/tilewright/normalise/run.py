@@ -16,6 +16,7 @@ from tilewright.normalise import (
 )
 from tilewright.normalise.dynamic import dynamic
 from tilewright.normalise.front import front
+from tilewright.normalise.inline_text import words
 from tilewright.normalise.result import Change, Normalised, Pass, Situation
 from tilewright.source.edits import finish
 from tilewright.source.line_map import LineMap
@@ -40,6 +41,8 @@ PASSES: tuple[Pass, ...] = (
     loop_barriers.second_loads,
     loop_forms.unreadable,
 )
+# They write other functions' and macros' text, or declarations, and see to the names in it themselves.
+_OWN_NAMES = (front, shared_declarations.split, shared_declarations.hoist, dynamic)
 _MAX_ROUNDS = 32  # a pass that finds something 32 times over is going in circles
 
 
@@ -60,7 +63,7 @@ def normalise(
     for one in passes:
         for _ in range(_MAX_ROUNDS):
             change, relied = _asked(one, situation)
-            if change is None:
+            if change is None or (one not in _OWN_NAMES and _captured(situation, change)):
                 break
             if isinstance(change, Refusal):
                 line = None if change.line is None else out.line(change.line)
@@ -82,6 +85,13 @@ def normalise(
                 made_for=tuple(dict.fromkeys([*out.made_for, *relied])),
             )
     return out
+
+
+def _captured(situation: Situation, change: Change | Refusal) -> bool:
+    """Whether an edit says a name that means several things in the kernel: where it goes it may mean another one."""
+    ambiguous = situation.sites.ambiguous
+    edits = change.edits if isinstance(change, Change) else ()
+    return any(words(e.text) & ambiguous for e in edits)
 
 
 def _asked(one: Pass, situation: Situation) -> tuple[Change | Refusal | None, list[str]]:
