@@ -1,0 +1,80 @@
+"""The decision matrix: every strategy judged, those worth making ranked, their conflicts named."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from tilewright.analyze.facts import Facts
+from tilewright.analyze.record import SetAside, Strategy
+from tilewright.analyze.strategies import compute, memory, residency
+from tilewright.analyze.strategies.judge import Judged
+from tilewright.analyze.tiled_gains import tiled_gains
+
+# A kernel that is restructured has to promise more than a line that is added, to come before it: the gain of a large
+# change counts for this share of its logarithm.
+LARGE_CHANGE = 0.7
+
+# Of two that are both worth making: what the first does to the second.
+CONFLICTS = {
+    (
+        "pipeline",
+        "widen",
+    ): "a pipelined rewrite by cp.async moves 16 bytes at a time: it brings these wider loads along",
+    ("pipeline", "cap_registers"): "staging the next tile in registers costs what the cap saves; cp.async does not",
+    ("pipeline", "shrink_shared"): "each stage repeats the tiles' bytes: shrink first, then see how many stages fit",
+    ("pipeline", "more_blocks"): "split-K leaves fewer tiles to each block: at least 4 should remain",
+    ("cap_registers", "thread_tile"): "a larger patch per thread takes the registers that the cap saves",
+    ("cap_registers", "tensor_cores"): "accumulator fragments take other registers: cap after the change",
+    ("cap_registers", "loads_in_flight"): "loads in flight wait in registers",
+    ("cap_registers", "spills"): "a cap makes spills worse",
+    ("shrink_shared", "tile"): "tiles take shared memory",
+    (
+        "bank_conflicts",
+        "widen",
+    ): "padding must keep rows 16-byte aligned, or the vector accesses fault: prefer a swizzle",
+    ("bank_conflicts", "tma"): "a tensor map writes its own swizzle: pad no rows",
+    ("thread_tile", "tensor_cores"): "fragments replace the thread tile: do one or the other",
+    ("tile", "fuse"): "at the DRAM wall tiling changes nothing",
+    ("tma", "widen"): "a tensor map copies boxes: widths of loads no longer matter",
+}
+
+
+def ranked(facts: Facts) -> tuple[tuple[Strategy, ...], tuple[SetAside, ...]]:
+    """(worth making, the best first; looked at and set aside)."""
+    tiled = tiled_gains(facts)
+    judged: list[Judged] = [
+        memory.coalesce(facts),
+        memory.tile(facts),
+        memory.widen(facts, tiled),
+        compute.thread_tile(facts),
+        memory.bank_conflicts(facts),
+        compute.pipeline(facts, tiled),
+        compute.loads_in_flight(facts),
+        residency.cap_registers(facts, tiled),
+        residency.shrink_shared(facts, tiled),
+        compute.tensor_cores(facts),
+        compute.warp_specialise(facts),
+        compute.tma(facts),
+        residency.more_blocks(facts),
+        residency.balance_waves(facts),
+        compute.spills(facts),
+        compute.special_functions(facts),
+        memory.fuse(facts),
+    ]
+    worth = sorted((s for s in judged if isinstance(s, Strategy)), key=_rank, reverse=True)
+    return tuple(_with_conflicts(worth)), tuple(s for s in judged if isinstance(s, SetAside))
+
+
+def _rank(strategy: Strategy) -> float:
+    return math.log(strategy.speedup) * (LARGE_CHANGE if strategy.effort == "large" else 1.0)
+
+
+def _with_conflicts(strategies: list[Strategy]) -> list[Strategy]:
+    keys = {s.key for s in strategies}
+    found: dict[str, dict[str, str]] = {key: {} for key in keys}
+    for (one, other), why in CONFLICTS.items():
+        if one in keys and other in keys:
+            found[one][other] = why
+            found[other][one] = why
+    return [replace(s, conflicts=found[s.key]) for s in strategies]
