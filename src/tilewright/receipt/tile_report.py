@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tilewright.receipt.record import Tool
-from tilewright.tile.autotune import TuningPlan
-from tilewright.tile.candidate import Candidate
-from tilewright.tile.choice import Choice
-from tilewright.tile.partition import Partition
-from tilewright.tile.ranges import RangeChoice
+
+if TYPE_CHECKING:
+    from tilewright.tile.autotune import TuningPlan
+    from tilewright.tile.candidate import Candidate
+    from tilewright.tile.choice import Choice
+    from tilewright.tile.partition import Partition
+    from tilewright.tile.ranges import RangeChoice
 
 TILE_SCHEMA = 1
 

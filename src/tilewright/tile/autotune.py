@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from tilewright.tile.candidate import Candidate
 from tilewright.tile.machine import Machine
-from tilewright.tile.ops import Op
-from tilewright.tile.selection import Target
+from tilewright.tile.ops import Op, Target
 
 SCHEMA = 1
 

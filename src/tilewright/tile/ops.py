@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Literal
 
 from tilewright.errors import EXIT_REFUSED, TilewrightError
 from tilewright.launch.dtypes import DTYPES, DType
@@ -143,6 +144,7 @@ class Convolution:
         return Gemm(self.n * self.p * self.q, self.k, self.r * self.s * self.c, 1, self.dtype, self.dtype, "conv")
 
 
+Target = Literal["cuda", "triton"]
 Op = Gemm | Attention | RowReduction | Elementwise | Convolution
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from tilewright.tile.gemm import label, timed_space
 from tilewright.tile.machine import Machine
-from tilewright.tile.ops import Convolution, Gemm, Op, Range, at
+from tilewright.tile.ops import Convolution, Gemm, Op, Range, Target, at
 from tilewright.tile.parameters import CostParameters
-from tilewright.tile.selection import Target, candidates
+from tilewright.tile.selection import candidates
 
 KEPT = 1.05
 POINTS_PER_OCTAVE = 4

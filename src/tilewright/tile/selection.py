@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from tilewright.errors import EXIT_REFUSED, TilewrightError
 from tilewright.tile import advice as advices
@@ -12,12 +11,10 @@ from tilewright.tile.candidate import Candidate
 from tilewright.tile.choice import Choice, choose
 from tilewright.tile.gemm import candidate, timed_space
 from tilewright.tile.machine import Machine
-from tilewright.tile.ops import Attention, Convolution, Gemm, Op, RowReduction
+from tilewright.tile.ops import Attention, Convolution, Gemm, Op, RowReduction, Target
 from tilewright.tile.parameters import CostParameters
 from tilewright.tile.partition import Partition, partition
 from tilewright.tile.streaming import elementwise_candidates, row_candidates
-
-Target = Literal["cuda", "triton"]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilewright import __version__
 from tilewright.arch.arch import load_arch
@@ -16,15 +17,15 @@ from tilewright.receipt.record import Tool, to_json
 from tilewright.receipt.tile_report import TileReport, TileSkeleton
 from tilewright.settings import Settings
 from tilewright.skeleton.gemm import GemmTile, Vectors, gemm_cuda
-from tilewright.tile.autotune import tuning_plan
 from tilewright.tile.candidate import Candidate
 from tilewright.tile.choice import heads
-from tilewright.tile.gemm import candidate, timed_space
 from tilewright.tile.machine import Machine
-from tilewright.tile.ops import Convolution, Gemm, Op, request, skeleton_dtype
+from tilewright.tile.ops import Convolution, Gemm, Op, Target, request, skeleton_dtype
 from tilewright.tile.parameters import CostParameters, load_parameters
-from tilewright.tile.ranges import RangeChoice, choices_by_range
-from tilewright.tile.selection import Selection, Target, select, selected
+
+if TYPE_CHECKING:  # what evaluates the model needs NumPy, which the other verbs may do without
+    from tilewright.tile.ranges import RangeChoice
+    from tilewright.tile.selection import Selection
 
 CALIBRATED_ON = "NVIDIA H200"
 TILE_FIELDS = ("bm", "bn", "bk", "warps_m", "warps_n", "stages", "split_k", "group_m")
@@ -62,6 +63,10 @@ def tile(
     Raises:
         TilewrightError: an unknown op, dim, element type, card or architecture; nothing fits.
     """
+    from tilewright.tile.autotune import tuning_plan
+    from tilewright.tile.ranges import choices_by_range
+    from tilewright.tile.selection import select
+
     say = progress or (lambda step: None)
     asked = request(op, tuple(dims), dtype)
     card, reason = card_for(device, arch)
@@ -177,6 +182,8 @@ def _compiled(
     """The first candidates again, with the registers that ptxas gave them; the rest follows as estimated."""
     from tilewright.build.artifact import Artifact, BuildRequest
     from tilewright.build.build import build
+    from tilewright.tile.gemm import candidate, timed_space
+    from tilewright.tile.selection import selected
 
     op = _gemm_of(found.op)
     if op is None or target != "cuda":
