@@ -238,6 +238,19 @@ def timed(card: Card, product: Product, runs: dict[Any, Any], samples: dict[Any,
         samples.setdefault(name, []).append(start.elapsed_time(end) * 1e3)
 
 
+def spread(times: list[float]) -> float:
+    """The interquartile range."""
+    low, _, high = statistics.quantiles(times, n=4) if len(times) > 1 else (0.0, 0.0, 0.0)
+    return high - low
+
+
+def driver_version() -> str:
+    import subprocess
+
+    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip().splitlines()[0]
+
+
 def measured_shape(
     card: Card, shape: dict[str, Any], data: dict[str, Any], functions: dict[Config, list[Any]], seconds: float
 ) -> dict[str, Any]:
@@ -269,6 +282,7 @@ def measured_shape(
             "config": list(c),
             "median_us": statistics.median(samples[c]),
             "min_us": min(samples[c]),
+            "iqr_us": spread(samples[c]),
             "rounds": len(samples[c]),
         }
         for c in configs
@@ -310,6 +324,8 @@ def measure(path: str, out: str, shapes: list[dict[str, Any]], seconds: float) -
     }
     report = {
         "card": torch.cuda.get_device_name(),
+        "driver": driver_version(),
+        "date": time.strftime("%Y-%m-%d"),
         "torch": torch.__version__,
         "arch": data["arch"],
         "wrong": [{"config": list(c), "why": why} for c, why in bad.items()],
