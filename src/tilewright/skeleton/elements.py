@@ -6,8 +6,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+FloatDType = Literal["fp16", "bf16", "fp32"]
 GemmDType = Literal["fp16", "bf16", "fp32", "int8", "tf32"]
 Kind = Literal["mma", "simt"]
+
+
+@dataclass(frozen=True)
+class FloatElement:
+    """An element type of what memory decides: computed in FP32, read and written as this."""
+
+    include: str
+    element: str
+    dtype: str
+    item_bytes: int
+
+
+FLOATS: Mapping[FloatDType, FloatElement] = {
+    "fp16": FloatElement("#include <cuda_fp16.h>", "__half", "float16", 2),
+    "bf16": FloatElement("#include <cuda_bf16.h>", "__nv_bfloat16", "bfloat16", 2),
+    "fp32": FloatElement("", "float", "float32", 4),
+}
+
+
+def vector_of(count: int, item_bytes: int) -> int:
+    """Elements of the widest vector, at most 16 bytes, that divides a row of ``count``: every row begins aligned."""
+    width = 16 // item_bytes
+    while count % width:
+        width //= 2
+    return width
 
 
 @dataclass(frozen=True)
@@ -74,7 +100,7 @@ def _sixteen(name: str, header: str, element: str, ptx: str, dtype: str, words: 
             "to_pair": to_pair,
         },
         load_b="gemm_b16.cu",
-        helpers="gemm_ldmatrix_trans.cu",
+        helpers="ldmatrix_trans.cu",
         to_one=to_one,
     )
 
@@ -96,7 +122,7 @@ _INT8 = Element(
     k_step=64,
     words={"mma": "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "mma_k": 32, "constraint": "r"},
     load_b="gemm_b8.cu",
-    helpers="gemm_ldmatrix_trans.cu",
+    helpers="ldmatrix_trans.cu",
     b_swizzle="gemm_swizzle8.cu",
     fill="randint(-20, 20)",
     piece=4,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tilewright.arch.arch import Arch
-from tilewright.skeleton.elements import ELEMENTS, Element, GemmDType
+from tilewright.skeleton.elements import ELEMENTS, Element, GemmDType, vector_of
 from tilewright.skeleton.sidecars import Array, Scalar, sidecar
 from tilewright.skeleton.skeleton import Formula, Pass, Skeleton, filled, refusal
 
@@ -171,10 +171,8 @@ def gemm_cuda(
 
 
 def _widest(count: int, item_bytes: int) -> int:
-    """The longest power of two that divides a row and is at most 16 bytes; 1 where it is less than 4 bytes."""
-    width = 16 // item_bytes
-    while count % width:
-        width //= 2
+    """As `vector_of`; 1 where it is less than the 4 bytes of the narrowest asynchronous copy."""
+    width = vector_of(count, item_bytes)
     return width if width * item_bytes >= 4 else 1
 
 
@@ -198,6 +196,8 @@ def _text(name: str, element: Element, constants: Mapping[str, int], tile: GemmT
     values["store"] = _store(element, values, through_strips).rstrip()
     values["helpers"] = filled(element.helpers, values) if element.helpers else ""
     values["load_b"] = filled(element.load_b, values) if element.load_b else ""
+    for part in ("swizzle", "async", "copy_chunk", *(("ldmatrix", "multiply") if element.kind == "mma" else ())):
+        values[part] = filled(f"{part}.cu", values).rstrip()
     values["compute"] = filled(f"gemm_{element.kind}.cu", values).rstrip()
     return filled("gemm.cu", values)
 

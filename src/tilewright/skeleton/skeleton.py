@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -60,7 +61,8 @@ class Skeleton:
 
 def filled(name: str, values: Mapping[str, str | int]) -> str:
     """The text ``texts/name`` with its ``$names`` replaced; a name without a value is an error of this package."""
-    return Template(files(__package__).joinpath("texts", name).read_text("utf-8")).substitute(values)
+    text = Template(files(__package__).joinpath("texts", name).read_text("utf-8")).substitute(values)
+    return re.sub(r"\n{3,}", "\n\n", text)
 
 
 def refusal(reason: str, message: str, hint: str, **facts: object) -> TilewrightError:

@@ -40,62 +40,11 @@ constexpr int STAGE_BYTES = A_BYTES + BK * B_ROW_BYTES;
 
 static_assert(STAGES >= 2, "a tile is copied while another is computed");
 
-// Which chunk of its row a chunk is kept in. Rows shorter than 128 bytes share a line of banks, so they change in turn.
-template <int ROW_BYTES>
-__device__ __forceinline__ int swizzled(int row, int chunk)
-{
-    constexpr int ROWS_PER_LINE = ROW_BYTES >= 128 ? 1 : 128 / ROW_BYTES;
-    constexpr int CHUNKS = ROW_BYTES >= 128 ? 8 : ROW_BYTES / 16;
-    return chunk ^ (row / ROWS_PER_LINE % CHUNKS);
-}
+$swizzle
 $b_swizzle
-// 16 bytes of a row into shared memory, VEC elements at a time. Of the row only count_left elements exist (fewer than
-// none: the row itself does not); the rest become zeros, and nothing is read beyond: a copy of size 0 only writes zeros.
-template <int VEC>
-__device__ __forceinline__ void copy_chunk(unsigned to, const T* from, int count_left, bool is_wanted)
-{
-    if constexpr (VEC == 1) {
-        // No asynchronous copy is this narrow: the elements pass through registers.
-        if (is_wanted) {
-            T values[CHUNK];
-            #pragma unroll
-            for (int i = 0; i < CHUNK; ++i) {
-                values[i] = i < count_left ? from[i] : T(0.0f);
-            }
-            const unsigned* words = reinterpret_cast<const unsigned*>(values);
-            asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};\n"
-                         :: "r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
-        }
-    } else {
-        constexpr int BYTES = VEC * sizeof(T);
-        #pragma unroll
-        for (int i = 0; i < CHUNK; i += VEC) {
-            const int size = i < count_left ? BYTES : 0;
-            // A predicate and no branch: the copies can then be scheduled between the matrix instructions.
-            if constexpr (BYTES == 16) {
-                asm volatile("{ .reg .pred p; setp.ne.b32 p, %3, 0;\n"
-                             "@p cp.async.cg.shared.global [%0], [%1], 16, %2; }\n"
-                             :: "r"(to), "l"(from), "r"(size), "r"((int)is_wanted));
-            } else {
-                asm volatile("{ .reg .pred p; setp.ne.b32 p, %3, 0;\n"
-                             "@p cp.async.ca.shared.global [%0], [%1], %4, %2; }\n"
-                             :: "r"(to + i * (int)sizeof(T)), "l"(from + i), "r"(size), "r"((int)is_wanted), "n"(BYTES));
-            }
-        }
-    }
-}
+$copy_chunk
 
-__device__ __forceinline__ void commit_copies()
-{
-    asm volatile("cp.async.commit_group;\n" ::: "memory");
-}
-
-// Until at most LEFT groups of this thread's copies are under way.
-template <int LEFT>
-__device__ __forceinline__ void wait_copies()
-{
-    asm volatile("cp.async.wait_group %0;\n" :: "n"(LEFT) : "memory");
-}
+$async
 
 // The load phase. A thread copies the same chunk of every A_STEP-th row of A's tile, and of every B_STEP-th row of B's.
 struct Loader {

@@ -1,9 +1,4 @@
-// Four 8 x 8 matrices of 16-bit values; lane l gives the address of row l % 8 of matrix l / 8.
-__device__ __forceinline__ void ldmatrix_x4(unsigned& r0, unsigned& r1, unsigned& r2, unsigned& r3, unsigned address)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
-                 : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(address));
-}
+$ldmatrix
 
 ${helpers}// What a warp needs for one step of MMA_K: 16 rows and 32 bytes of A at a time, and as deep a piece of B.
 __device__ __forceinline__ void load_fragments(unsigned (&a)[MT][4], unsigned (&b)[NT][2], unsigned stage, int warp_row,
@@ -19,13 +14,7 @@ __device__ __forceinline__ void load_fragments(unsigned (&a)[MT][4], unsigned (&
     }
 $load_b}
 
-__device__ __forceinline__ void multiply(Sum (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
-{
-    asm volatile("$mma "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
-                 : "+$constraint"(d[0]), "+$constraint"(d[1]), "+$constraint"(d[2]), "+$constraint"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
+$multiply
 
 // The compute phase and the loads that run beside it: the sums of one warp over the tiles k_tile .. k_tile_end - 1.
 __device__ __forceinline__ void multiply_tiles(Sum (&sums)[MT][NT][4], unsigned ring, const T* A, const T* B, int row0,

@@ -1,4 +1,4 @@
-// The same, each matrix transposed on the way: B is kept with K along its rows' order.
+// The same, each matrix transposed on the way: for an operand whose rows in memory are what it wants as columns.
 __device__ __forceinline__ void ldmatrix_x4_trans(unsigned& r0, unsigned& r1, unsigned& r2, unsigned& r3,
                                                   unsigned address)
 {
