@@ -5,45 +5,13 @@
 
 from __future__ import annotations
 
-_SIDECAR = """
-kernel = "{name}"
-[launch]
-grid  = ["ceil_div(N, {bn})", "ceil_div(M, {bm})", 1]
-block = [{block}]
-[sizes]
-default = {{ M = 64, N = 64, K = 64 }}
-[[args]]
-name  = "a"
-dtype = "{dtype}"
-shape = ["M", "K"]
-fill  = "randint(-4, 5)"
-[[args]]
-name  = "b"
-dtype = "{dtype}"
-shape = ["K", "N"]
-fill  = "randint(-4, 5)"
-[[args]]
-name  = "c"
-dtype = "{out}"
-shape = ["M", "N"]
-role  = "out"
-[[args]]
-name  = "M"
-dtype = "int32"
-value = "M"
-[[args]]
-name  = "N"
-dtype = "int32"
-value = "N"
-[[args]]
-name  = "K"
-dtype = "int32"
-value = "K"
-"""
+from product_sidecars import product_sidecar
 
 
 def sidecar(name: str, bm: int, bn: int, block: str = "64, 1, 1", dtype: str = "float32", out: str = "float32") -> str:
-    return _SIDECAR.format(name=name, bm=bm, bn=bn, block=block, dtype=dtype, out=out)
+    launch = f'grid = ["ceil_div(N, {bn})", "ceil_div(M, {bm})", 1]\nblock = [{block}]'
+    sizes, elements = "default = { M = 64, N = 64, K = 64 }", (dtype, dtype, out)
+    return product_sidecar(name, launch, sizes, names="abc", elements=elements, fill="randint(-4, 5)")
 
 
 # A thread for every element of a 16 x 16 tile; rows of the tiles are 64 bytes.

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+from product_sidecars import product_sidecar
 
 from tilewright.build.artifact import Artifact, BuildRequest
 from tilewright.build.build import build
@@ -19,19 +20,13 @@ from tilewright.settings import Settings
 from tilewright.source.device_view import device_view
 
 ARCH = "sm_86"
-FILL = 'fill = "normal(0, 1)"\n'
 # Of the kernels in front_samples.
-SIDECAR = """kernel = "k"
-[launch]
-grid = ["ceil_div(N, 16)", "ceil_div(M, 16)", 1]
-block = [16, 16, 1]
-[sizes]
-default = { M = 20, N = 37, K = 35 }
-""" + "".join(
-    f'[[args]]\nname = "{n}"\ndtype = "float32"\nshape = ["{a}", "{b}"]\n{more}'
-    for n, a, b, more in (("A", "M", "K", FILL), ("B", "K", "N", FILL), ("C", "M", "N", 'role = "out"\n'))
+SIDECAR = product_sidecar(
+    "k",
+    'grid = ["ceil_div(N, 16)", "ceil_div(M, 16)", 1]\nblock = [16, 16, 1]',
+    "default = { M = 20, N = 37, K = 35 }",
+    fill="normal(0, 1)",
 )
-SIDECAR += "".join(f'[[args]]\nname = "{n}"\ndtype = "int32"\nvalue = "{n}"\n' for n in ("M", "N", "K"))
 _NAME = re.compile(r"%\w+|\$L\w+|_Z\w+")
 _SKIPPED = (".loc", ".file", "{", "}")
 

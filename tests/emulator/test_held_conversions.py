@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from product_sidecars import product_sidecar
 
 import tilewright
 from tilewright.receipt.evidence import Proof
@@ -40,17 +41,12 @@ __global__ void halves(const float *__restrict__ A, const float *__restrict__ B,
 }
 """
 GUARDED = "__float2half(\n                r < M && c < K ? A[r * K + c] : 0.0f)"
-SIDECAR = """kernel = "halves"
-[launch]
-grid = ["ceil_div(N, 32)", "ceil_div(M, 32)"]
-block = [128]
-[sizes]
-default = { M = 64, N = 64, K = 64 }
-ragged = { M = 45, N = 51, K = 39 }
-""" + "".join(f'[[args]]\nname = "{n}"\ndtype = "float32"\nshape = [{s}]\n' for n, s in
-              (("A", '"M", "K"'), ("B", '"K", "N"'), ("C", '"M", "N"'))) + "".join(
-    f'[[args]]\nname = "{n}"\ndtype = "int32"\nvalue = "{n}"\n' for n in "MNK")  # fmt: skip
-SIDECAR = SIDECAR.replace('shape = ["M", "N"]\n', 'shape = ["M", "N"]\nrole = "out"\n')
+SIDECAR = product_sidecar(
+    "halves",
+    'grid = ["ceil_div(N, 32)", "ceil_div(M, 32)"]\nblock = [128]',
+    "default = { M = 64, N = 64, K = 64 }\nragged = { M = 45, N = 51, K = 39 }",
+    fill="",
+)
 
 
 def made(folder: Path, value: str) -> dict[str, tuple[str, Proof | None, str]]:

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from trap_kernels import SIDECAR as FLOATS
+from product_sidecars import product_sidecar
+from trap_kernels import LAUNCH, SIZES
 
 _TEXT = """\
 #include <cuda_fp16.h>
@@ -49,10 +50,8 @@ def converting(of: str, to: str, value: str, store: str = "Bs[r][c]", pitch: int
 
 
 def sidecar(dtype: str) -> str:
-    out = FLOATS
-    for shape in ('["M", "K"]', '["K", "N"]'):
-        out = out.replace(f'dtype = "float32"\nshape = {shape}', f'dtype = "{dtype}"\nshape = {shape}')
-    return out if dtype.startswith("float") else out.replace('fill = "uniform(-1, 1)"\n', "")
+    fill = "uniform(-1, 1)" if dtype.startswith("float") else ""
+    return product_sidecar("gemm", LAUNCH, SIZES, elements=(dtype, dtype, "float32"), fill=fill)
 
 
 # By name: the numpy name of the input's type, elements of a vector, the kernel.

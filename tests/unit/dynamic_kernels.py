@@ -4,40 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_SIDECAR = """kernel = "product"
-[launch]
-grid = ["N//16", "M//16"]
-block = [16, 16]
-shared_bytes = {bytes}
-[sizes]
-default = {{ M = 32, N = 16, K = 64 }}
-small = {{ M = 16, N = 16, K = 48 }}
-[[args]]
-name = "A"
-dtype = "float32"
-shape = ["M", "K"]
-[[args]]
-name = "B"
-dtype = "float32"
-shape = ["K", "N"]
-[[args]]
-name = "C"
-dtype = "float32"
-shape = ["M", "N"]
-role = "out"
-[[args]]
-name = "M"
-dtype = "int32"
-value = "M"
-[[args]]
-name = "N"
-dtype = "int32"
-value = "N"
-[[args]]
-name = "K"
-dtype = "int32"
-value = "K"
-"""
+from product_sidecars import product_sidecar
+
+_LAUNCH = 'grid = ["N//16", "M//16"]\nblock = [16, 16]\nshared_bytes = {bytes}'
+_SIZES = "default = { M = 32, N = 16, K = 64 }\nsmall = { M = 16, N = 16, K = 48 }"
 
 _TEXT = """#define TILE 256
 __global__ void product(const float *A, const float *B, float *C, int M, int N, int K)
@@ -98,7 +68,7 @@ class Carve:
     @property
     def sidecar(self) -> str:
         size = self.bytes if isinstance(self.bytes, int) else f'"{self.bytes}"'
-        return _SIDECAR.format(bytes=size)
+        return product_sidecar("product", _LAUNCH.format(bytes=size), _SIZES, fill="")
 
 
 _ROWS = ("smem[ty][tx]", "smem[16 + ty][tx]")

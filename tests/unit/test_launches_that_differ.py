@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from product_sidecars import product_sidecar
 from trap_kernels import gemm
 
 from tilewright.launch.sidecar import parse_sidecar
@@ -13,24 +14,15 @@ from tilewright.workflow.opening import Opened, open_file
 from tilewright.workflow.trip_sets import trip_sets
 from tilewright.workflow.understanding import understand
 
-_HEAD = """kernel = "gemm"
-[launch]
-grid = [2, 2, 1]
-block = [16, "H", 1]
-[sizes]
-"""
-_ARRAYS = "".join(
-    f'[[args]]\nname = "{n}"\ndtype = "float32"\nshape = ["{a}", "{b}"]\n' for n, a, b in ("AMK", "BKN", "CMN")
-)
-_ARRAYS += 'role = "out"\n'
-_SCALARS = "".join(f'[[args]]\nname = "{n}"\ndtype = "int32"\nvalue = "{n}"\n' for n in "MNK")
+_LAUNCH = 'grid = [2, 2, 1]\nblock = [16, "H", 1]'
 
 
 def _opened(tmp_path: Path, *heights: int) -> Opened:
-    sets = [f"{n} = {{ M = 32, N = 32, K = 64, H = {h} }}\n" for n, h in zip(("default", "low"), heights, strict=False)]
+    named = zip(("default", "low"), heights, strict=False)
+    sizes = "\n".join(f"{n} = {{ M = 32, N = 32, K = 64, H = {h} }}" for n, h in named)
     path = tmp_path / "k.cu"
     path.write_text(gemm())
-    spec = parse_sidecar(_HEAD + "".join(sets) + _ARRAYS + _SCALARS, tmp_path / "k.toml")
+    spec = parse_sidecar(product_sidecar("gemm", _LAUNCH, sizes, fill=""), tmp_path / "k.toml")
     return open_file(path.read_bytes(), path, None, spec, "sm_86", Settings(cache_dir=tmp_path / "cache"), False)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from product_sidecars import product_sidecar
+
 BLOCK = (16, 16, 1)
 _TEXT = """\
 #include <cuda_runtime.h>
@@ -45,41 +47,9 @@ _SLOTS = {
     "after": "",
     "last": "",
 }
-SIDECAR = """\
-kernel = "gemm"
-[launch]
-grid = ["ceil_div(N, 16)", "ceil_div(M, 16)", 1]
-block = [16, 16, 1]
-[sizes]
-default = { M = 19, N = 21, K = 37 }
-[[args]]
-name = "A"
-dtype = "float32"
-shape = ["M", "K"]
-fill = "uniform(-1, 1)"
-[[args]]
-name = "B"
-dtype = "float32"
-shape = ["K", "N"]
-fill = "uniform(-1, 1)"
-[[args]]
-name = "C"
-dtype = "float32"
-shape = ["M", "N"]
-role = "out"
-[[args]]
-name = "M"
-dtype = "int32"
-value = "M"
-[[args]]
-name = "N"
-dtype = "int32"
-value = "N"
-[[args]]
-name = "K"
-dtype = "int32"
-value = "K"
-"""
+LAUNCH = 'grid = ["ceil_div(N, 16)", "ceil_div(M, 16)", 1]\nblock = [16, 16, 1]'
+SIZES = "default = { M = 19, N = 21, K = 37 }"
+SIDECAR = product_sidecar("gemm", LAUNCH, SIZES)
 
 
 def gemm(**slots: str) -> str:

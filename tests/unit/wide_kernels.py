@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from trap_kernels import SIDECAR as FLOATS
+from product_sidecars import product_sidecar
+from trap_kernels import LAUNCH, SIZES
 
-SIDECAR = FLOATS.replace('dtype = "float32"\nshape = ["M", "K"]', 'dtype = "float16"\nshape = ["M", "K"]').replace(
-    'dtype = "float32"\nshape = ["K", "N"]', 'dtype = "float16"\nshape = ["K", "N"]'
-)
+SIDECAR = product_sidecar("gemm", LAUNCH, SIZES, elements=("float16", "float16", "float32"))
 _TEXT = """\
 #include <cuda_fp16.h>
 #define T 16
