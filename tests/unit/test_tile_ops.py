@@ -1,0 +1,213 @@
+"""Reading ops and dims; candidates, choice, partition, ranges and plan of every op."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tilewright.arch.arch import load_arch
+from tilewright.arch.devices import find_device
+from tilewright.errors import EXIT_REFUSED, TilewrightError
+from tilewright.receipt.record import to_json
+from tilewright.tile.attention import attention_candidates, smem_bytes
+from tilewright.tile.autotune import tuning_plan
+from tilewright.tile.candidate import Candidate, useful_share, vector_bytes
+from tilewright.tile.choice import choose, heads
+from tilewright.tile.machine import Machine
+from tilewright.tile.ops import Attention, Convolution, Elementwise, Gemm, Op, Range, RowReduction, request
+from tilewright.tile.parameters import load_parameters
+from tilewright.tile.ranges import KEPT, choices_by_range, grid
+from tilewright.tile.selection import Selection, candidates, select
+from tilewright.tile.space import legal_space
+
+COST = load_parameters()
+
+
+def machine() -> Machine:
+    device = find_device("h200")
+    assert device is not None
+    return Machine(load_arch(device.arch), device)
+
+
+def selection(op: Op, target: str = "cuda") -> Selection:
+    return select(op, machine(), COST, "triton" if target == "triton" else "cuda")
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "expected"),
+    [
+        ("gemm", ("M=1", "n=2", "K=3"), Gemm(1, 2, 3)),
+        ("batched_gemm", ("M=1", "N=2", "K=3", "BATCH=4"), Gemm(1, 2, 3, 4, name="batched_gemm")),
+        ("attention", ("B=1", "H=2", "N=3", "D=64", "CAUSAL=1"), Attention(1, 2, 3, 64, True)),
+        ("row_reduction", ("R=4", "C=5", "WRITES_ROWS=1"), RowReduction(4, 5, True)),
+        ("elementwise", ("N=7", "INPUTS=2"), Elementwise(7, 2)),
+        ("conv", ("N=1", "H=8", "W=9", "C=16", "K=32", "R=3", "S=3"), Convolution(1, 8, 9, 16, 32, 3, 3)),
+    ],
+)
+def test_dims_are_read_by_name(name: str, dims: tuple[str, ...], expected: Op) -> None:
+    assert request(name, dims, None).op == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "dtype", "code"),
+    [
+        ("gem", (), None, "tile/unknown_op"),
+        ("gemm", ("M=1", "N=2"), None, "tile/bad_dims"),
+        ("gemm", ("M=1", "N=2", "K=3", "D=4"), None, "tile/bad_dims"),
+        ("gemm", ("M=1", "M=2", "N=2", "K=3"), None, "tile/bad_dims"),
+        ("gemm", ("M=0", "N=2", "K=3"), None, "tile/bad_dims"),
+        ("gemm", ("M=-1", "N=2", "K=3"), None, "tile/bad_dims"),
+        ("gemm", ("M=9..3", "N=2", "K=3"), None, "tile/bad_dims"),
+        ("gemm", ("M=1..2", "N=1..2", "K=3"), None, "tile/bad_dims"),
+        ("gemm", ("M=1e3", "N=2", "K=3"), None, "tile/bad_dims"),
+        ("gemm", ("M=99999999999", "N=2", "K=3"), None, "tile/bad_dims"),
+        ("batched_gemm", ("M=1", "N=2", "K=3"), None, "tile/bad_dims"),
+        ("gemm", ("M=1", "N=2", "K=3"), "float12", "tile/unknown_dtype"),
+        ("conv", ("N=1", "H=2", "W=2", "C=16", "K=32", "R=3", "S=3"), None, "tile/bad_dims"),
+    ],
+)
+def test_what_cannot_be_read_is_said(name: str, dims: tuple[str, ...], dtype: str | None, code: str) -> None:
+    with pytest.raises(TilewrightError) as caught:
+        request(name, dims, dtype)
+    assert caught.value.code == code
+
+
+def test_a_matrix_product_of_doubles_is_refused() -> None:
+    with pytest.raises(TilewrightError) as caught:
+        selection(Gemm(512, 512, 512, dtype="float64"))
+    assert caught.value.exit_code == EXIT_REFUSED
+
+
+def test_the_last_tile_and_the_vectors() -> None:
+    assert useful_share(4096, 128) == 1.0
+    assert useful_share(4100, 128) == pytest.approx(4 / 128)
+    assert [vector_bytes(n, 2) for n in (4096, 4, 6, 7)] == [16, 8, 4, 2]
+
+
+def test_warnings_follow_the_rules() -> None:
+    def warnings(op: Gemm) -> str:
+        return " ".join(selection(op).choice.candidate.warnings)
+
+    assert "last tile of M is used to" in " ".join(
+        w for c in selection(Gemm(4097, 4096, 4096)).candidates for w in c.warnings
+    )
+    assert "Rows of A allow 2-byte" in warnings(Gemm(1024, 1024, 1023))
+    assert "Rows of" not in warnings(Gemm(1024, 1024, 1024))
+    assert "SMs idle" in warnings(Gemm(64, 64, 64))
+    assert "cudaFuncSetAttribute" in warnings(Gemm(4096, 4096, 4096))
+
+
+def test_the_choice_is_the_fastest_and_its_rivals_lose_by_named_terms() -> None:
+    found = selection(Gemm(4096, 4096, 4096))
+    assert found.choice.candidate.time_us == min(c.time_us for c in found.candidates)
+    assert all(rival.slower >= 1 for rival in found.choice.rivals)
+    shapes = {rival.label.split()[0] for rival in found.choice.rivals}
+    assert len(shapes) >= 3
+    slow = [rival for rival in found.choice.rivals if rival.slower > 1.1]
+    assert slow
+    assert all(rival.loses or "in every term" in rival.reason for rival in slow)
+    reversed_choice = choose(tuple(reversed(found.candidates)))
+    assert reversed_choice.candidate.time_us == found.choice.candidate.time_us
+
+
+def test_a_table_has_one_row_for_each_block_shape() -> None:
+    rows = heads(selection(Gemm(4096, 4096, 4096)).candidates, 100)
+    shapes = [(c.parameters["bm"], c.parameters["bn"], c.parameters["split_k"]) for c in rows]
+    assert len(shapes) == len(set(shapes))
+    assert [c.time_us for c in rows] == sorted(c.time_us for c in rows)
+
+
+def test_partitions() -> None:
+    assert selection(Gemm(4096, 4096, 4096)).partition.kind == "2D"
+    batched = selection(Gemm(512, 512, 512, 16)).partition
+    assert (batched.kind, batched.grid[2]) == ("3D", "16")
+    deep = selection(Gemm(128, 128, 65536))
+    assert deep.partition.kind == "split_k"
+    assert "fixed order" in deep.partition.reduction
+    assert selection(Attention(1, 8, 4096, 64)).partition.kind == "3D"
+    assert selection(RowReduction(8192, 4096)).partition.kind == "1D"
+    assert selection(RowReduction(4, 1 << 26)).partition.kind == "streaming"
+    joined = selection(RowReduction(4, 1 << 26, writes_rows=True)).partition
+    assert joined.kind == "persistent"
+    assert "broadcast" in joined.reduction
+    assert selection(Elementwise(1 << 24)).partition.kind == "1D"
+
+
+def test_a_convolution_is_its_implicit_gemm_and_reads_its_image() -> None:
+    conv = Convolution(8, 56, 56, 64, 128, 3, 3, pad=1)
+    assert conv.as_gemm() == Gemm(8 * 56 * 56, 128, 576, name="conv")
+    assert [c.label for c in candidates(conv, machine(), COST)] == [
+        c.label for c in candidates(conv.as_gemm(), machine(), COST)
+    ]
+
+
+def test_advice_says_when_not_to() -> None:
+    assert any("Tiny" in line for line in selection(Gemm(64, 64, 64)).advice)
+    assert not any("Tiny" in line for line in selection(Gemm(4096, 4096, 4096)).advice)
+    assert any("library" in line for line in selection(Gemm(4096, 4096, 4096)).advice)
+    assert any("tiling brings nothing" in line for line in selection(Elementwise(1 << 26)).advice)
+    assert selection(RowReduction(8192, 8192)).advice == ()
+
+
+def test_attention_fits_and_too_large_a_head_is_refused() -> None:
+    op = Attention(1, 8, 4096, 128)
+    for candidate in attention_candidates(op, machine(), COST):
+        tile = candidate.parameters
+        assert candidate.smem_bytes == smem_bytes(op, tile["bm"], tile["bn"], tile["stages"])
+        assert candidate.smem_bytes <= machine().arch.smem_optin_max_bytes
+    with pytest.raises(TilewrightError) as caught:
+        selection(Attention(1, 8, 4096, 4096))
+    assert (caught.value.code, caught.value.exit_code) == ("tile/nothing_fits", EXIT_REFUSED)
+
+
+def test_triton_takes_warps_as_a_number() -> None:
+    found = selection(Gemm(4096, 4096, 4096), "triton")
+    tiles = [tuple(sorted(c.parameters.items())) for c in found.candidates]
+    assert len(tiles) == len(set(tiles))
+    assert {c.parameters["num_warps"] for c in found.candidates} == {4, 8}
+    assert any("num_stages" in rule for rule in found.rules)
+
+
+def test_the_plan_is_the_legal_space_in_the_models_order() -> None:
+    op = Gemm(4096, 4096, 4096)
+    plan = tuning_plan(op, selection(op).candidates, machine(), "cuda")
+    assert [t.predicted_us for t in plan.trials] == sorted(t.predicted_us for t in plan.trials)
+    tiles = {tuple(trial.parameters.values()) for trial in plan.trials}
+    assert tiles == {tuple(vars(tile).values()) for tile in legal_space(op, machine().arch, machine().device)}
+    read = json.loads(to_json(plan))
+    assert read["dims"] == {"m": 4096, "n": 4096, "k": 4096, "batch": 1}
+    assert len(read["trials"]) == len(tiles)
+
+
+def test_ranges_have_no_gaps_and_stay_close_to_the_best() -> None:
+    rows = choices_by_range(Gemm(2048, 2048, 2048), Range("m", 16, 2048), machine(), COST)
+    assert rows[0].low == 16
+    assert rows[-1].high == 2048
+    assert len(rows) > 2
+    for before, after in zip(rows, rows[1:], strict=False):
+        assert after.low == before.high + 1
+        assert after.label != before.label
+    assert all(1 <= row.worst <= KEPT for row in rows)
+
+
+def test_a_range_of_one_value_is_one_choice() -> None:
+    op = Gemm(512, 512, 512)
+    rows = choices_by_range(op, Range("m", 512, 512), machine(), COST)
+    assert [row.label for row in rows] == [selection(op).choice.candidate.label]
+
+
+def test_the_grid_rises_and_holds_both_ends() -> None:
+    assert grid(1, 1) == (1,)
+    values = grid(3, 4096)
+    assert (values[0], values[-1]) == (3, 4096)
+    assert list(values) == sorted(set(values))
+    assert {16, 128, 2048} <= set(values)
+
+
+def test_rows_are_shared_out_where_there_are_fewer_than_sms() -> None:
+    def split(op: RowReduction) -> Candidate:
+        return selection(op).choice.candidate
+
+    assert split(RowReduction(4, 1 << 26)).parameters["split"] > 1
+    assert split(RowReduction(65536, 1024)).parameters["split"] == 1
