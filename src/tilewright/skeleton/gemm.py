@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from tilewright.arch.arch import Arch
@@ -11,7 +11,7 @@ from tilewright.skeleton.elements import ELEMENTS, Element, GemmDType, vector_of
 from tilewright.skeleton.sidecars import Array, Scalar, sidecar
 from tilewright.skeleton.skeleton import Formula, Pass, Skeleton, filled, refusal
 
-__all__ = ["GemmDType", "GemmTile", "Vectors", "gemm_cuda", "why_no_gemm"]
+Form = Literal["plain", "persistent", "split", "conv"]
 
 REDUCE_THREADS = 256
 WARP_SUMS_MAX = 128  # of a thread: with the fragments and addresses, more spill from the 255 registers
@@ -119,7 +119,7 @@ def gemm_cuda(
     arch: Arch,
     *,
     vectors: Vectors | None = None,
-    mode: Literal["tiles", "persistent"] = "tiles",
+    mode: Literal["plain", "persistent"] = "plain",
     persistent_blocks: int = 0,
 ) -> Skeleton:
     """A matrix product in CUDA C++.
@@ -140,25 +140,13 @@ def gemm_cuda(
     element = ELEMENTS[dtype]
     vectors = vectors or Vectors.full(dtype)
     name = f"gemm_{dtype}"
-    constants = {
-        "BM": tile.bm,
-        "BN": tile.bn,
-        "BK": tile.bk,
-        "WARPS_M": tile.warps_m,
-        "WARPS_N": tile.warps_n,
-        "STAGES": tile.stages,
-        "SPLIT_K": tile.split_k,
-        "GROUP_M": tile.group_m,
-        "VEC_A": vectors.a,
-        "VEC_B": vectors.b,
-        "VEC_C": vectors.c,
-    }
+    text, constants = gemm_text(name, dtype, tile, vectors, "split" if tile.split_k > 1 else mode)
     tiles = "ceil_div(M, BM) * ceil_div(N, BN)"
     depth = "BATCH" if tile.split_k == 1 else "BATCH * SPLIT_K"
-    grid = (tiles if mode == "tiles" else str(persistent_blocks), "1", depth)
+    grid = (tiles if mode == "plain" else str(persistent_blocks), "1", depth)
     smem = gemm_smem_bytes(tile, dtype)
     return Skeleton(
-        text=_text(name, element, constants, tile, mode),
+        text=text,
         kernel=name,
         sidecar=_sidecar(name, grid, tile, element, vectors, smem),
         grid=grid,
@@ -180,26 +168,53 @@ def _sums(tile: GemmTile) -> int:
     return tile.bm * tile.bn // tile.threads
 
 
-def _text(name: str, element: Element, constants: Mapping[str, int], tile: GemmTile, mode: str) -> str:
+def gemm_text(
+    name: str,
+    dtype: GemmDType,
+    tile: GemmTile,
+    vectors: Vectors,
+    form: Form,
+    extra: Mapping[str, str | int] | None = None,
+) -> tuple[str, dict[str, int]]:
+    """The source, and what stands at its top.
+
+    Args:
+        form: which load phase and kernel: a product's, or a convolution's (then ``extra`` holds its taps).
+    """
+    element = ELEMENTS[dtype]
+    constants = {name.upper(): value for name, value in asdict(tile).items()}
+    constants |= {f"VEC_{operand.upper()}": value for operand, value in asdict(vectors).items()}
+    is_conv = form == "conv"
     values: dict[str, str | int] = {key.lower(): value for key, value in constants.items()}
     values |= {"name": name, "title": element.title, "includes": element.include, "to_one": element.to_one}
     values |= {"element": element.element, "accumulator": element.accumulator, "output": element.output}
-    values |= {"piece": element.piece, "piece_value": element.piece_value, **element.words}
-    values["sums_shape"] = "[MT][NT][4]" if element.kind == "mma" else "[TM][TN / 4][4]"
-    through_strips = element.output_item_bytes == 2 and tile.split_k == 1
+    values |= {"piece": element.piece, "piece_value": element.piece_value, **element.words, **(extra or {})}
+    values |= {"sums_shape": "[MT][NT][4]" if element.kind == "mma" else "[TM][TN / 4][4]"}
+    values |= {"b_row": "BK" if is_conv else "BN"}
+    values |= {"b_swizzled": "swizzled_b" if element.b_swizzle else "swizzled<B_ROW_BYTES>"}
+    through_strips = element.output_item_bytes == 2 and form != "split"
     values["store_call"] = "store(sums, smem," if through_strips else "store_sums(sums,"
-    kernel = "split" if tile.split_k > 1 else {"tiles": "plain", "persistent": "persistent"}[mode]
-    values["kernel"] = filled(f"gemm_kernel_{kernel}.cu", values).rstrip()
-    values["b_swizzle"] = filled(element.b_swizzle, values) if element.b_swizzle else ""
-    values["b_swizzled"] = "swizzled_b" if element.b_swizzle else "swizzled<B_ROW_BYTES>"
-    values["shape_constants"] = filled(f"gemm_{element.kind}_constants.cu", values).rstrip()
+    parts = {
+        "b_swizzle": element.b_swizzle,
+        "shape_constants": f"gemm_{element.kind}_constants.cu",
+        "helpers": "" if is_conv else element.helpers,
+        "load_b": "gemm_bt16.cu" if is_conv else element.load_b,
+        "swizzle": "swizzle.cu",
+        "async": "async.cu",
+        "copy_chunk": "copy_chunk.cu",
+        "head": "conv_head.cu" if is_conv else "gemm_head.cu",
+        "kernel": "conv_kernel.cu" if is_conv else f"gemm_kernel_{form}.cu",
+        "loader": "conv_loader.cu" if is_conv else "gemm_loader.cu",
+    }
+    if element.kind == "mma":
+        parts |= {"ldmatrix": "ldmatrix.cu", "multiply": "multiply.cu"}
+    for part, file in parts.items():
+        values[part] = filled(file, values) if file else ""
+        if part not in ("helpers", "load_b", "b_swizzle"):
+            values[part] = str(values[part]).rstrip()
     values["store"] = _store(element, values, through_strips).rstrip()
-    values["helpers"] = filled(element.helpers, values) if element.helpers else ""
-    values["load_b"] = filled(element.load_b, values) if element.load_b else ""
-    for part in ("swizzle", "async", "copy_chunk", *(("ldmatrix", "multiply") if element.kind == "mma" else ())):
-        values[part] = filled(f"{part}.cu", values).rstrip()
     values["compute"] = filled(f"gemm_{element.kind}.cu", values).rstrip()
-    return filled("gemm.cu", values)
+    return filled("gemm.cu", values), constants
 
 
 def _store(element: Element, values: Mapping[str, str | int], through_strips: bool) -> str:

@@ -1,4 +1,4 @@
-"""Row ops: sums, softmax, LayerNorm. A warp or a block per row, streamed where a row is long, split where rows are few."""
+"""Row ops: sums, softmax, LayerNorm. A warp or a block per row; long rows are streamed, few rows are split."""
 
 from __future__ import annotations
 

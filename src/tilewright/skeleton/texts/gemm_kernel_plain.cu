@@ -19,6 +19,6 @@ $name(const T* __restrict__ A, const T* __restrict__ B, Out* __restrict__ C, int
     int col0;
     place_of(blockIdx.x, M, N, row0, col0);
     Sum sums$sums_shape = {};
-    multiply_tiles(sums, ring, A, B, row0, col0, 0, k_tiles, M, N, K);
+    multiply_tiles(sums, ring, Loader(A, B, row0, col0, 0, k_tiles, M, N, K), k_tiles);
     $store_call C, row0, col0, M, N);
 }

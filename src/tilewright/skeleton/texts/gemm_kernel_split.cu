@@ -24,7 +24,7 @@ $name(const T* __restrict__ A, const T* __restrict__ B, Sum* __restrict__ W, int
     int col0;
     place_of(blockIdx.x, M, N, row0, col0);
     Sum sums$sums_shape = {};
-    multiply_tiles(sums, ring, A, B, row0, col0, first, last, M, N, K);
+    multiply_tiles(sums, ring, Loader(A, B, row0, col0, first, last - first, M, N, K), last - first);
     store_sums(sums, W, row0, col0, M, N);
 }
 

@@ -16,17 +16,15 @@ $load_b}
 
 $multiply
 
-// The compute phase and the loads that run beside it: the sums of one warp over the tiles k_tile .. k_tile_end - 1.
-__device__ __forceinline__ void multiply_tiles(Sum (&sums)[MT][NT][4], unsigned ring, const T* A, const T* B, int row0,
-                                               int col0, int k_tile, int k_tile_end, int M, int N, int K)
+// The compute phase and the loads that run beside it: the sums of one warp over `tiles` tiles in K.
+__device__ __forceinline__ void multiply_tiles(Sum (&sums)[MT][NT][4], unsigned ring, Loader loader, int tiles)
 {
     const int warp = threadIdx.x / 32;
     const int warp_row = warp / WARPS_N * WM;
     const int warp_col = warp % WARPS_N * WN;
-    if (k_tile >= k_tile_end) {
+    if (tiles <= 0) {
         return;
     }
-    Loader loader(A, B, row0, col0, k_tile, k_tile_end, M, N, K);
     #pragma unroll
     for (int s = 0; s < STAGES - 1; ++s) {
         loader.copy(ring + s * STAGE_BYTES);
@@ -42,7 +40,7 @@ __device__ __forceinline__ void multiply_tiles(Sum (&sums)[MT][NT][4], unsigned 
     int read = 0;
     int write = STAGES - 1;
     #pragma unroll 1
-    for (; k_tile < k_tile_end; ++k_tile) {
+    for (; tiles > 0; --tiles) {
         const unsigned stage = ring + read * STAGE_BYTES;
         read = read + 1 == STAGES ? 0 : read + 1;
         #pragma unroll
@@ -59,7 +57,7 @@ __device__ __forceinline__ void multiply_tiles(Sum (&sums)[MT][NT][4], unsigned 
                 // Behind the last tile there is no next one; what is read then is not used.
                 wait_copies<STAGES - 2>();
                 __syncthreads();
-                const unsigned next = k_tile + 1 < k_tile_end ? ring + read * STAGE_BYTES : stage;
+                const unsigned next = tiles > 1 ? ring + read * STAGE_BYTES : stage;
                 load_fragments(a[0], b[0], next, warp_row, warp_col, 0);
             } else {
                 load_fragments(a[(step + 1) % 2], b[(step + 1) % 2], stage, warp_row, warp_col, step + 1);

@@ -42,16 +42,14 @@ __device__ __forceinline__ void multiply_tile(Sum (&sums)[TM][TN / 4][4], unsign
     }
 }
 
-// The sums of one thread over the tiles k_tile .. k_tile_end - 1.
-__device__ __forceinline__ void multiply_tiles(Sum (&sums)[TM][TN / 4][4], unsigned ring, const T* A, const T* B,
-                                               int row0, int col0, int k_tile, int k_tile_end, int M, int N, int K)
+// The sums of one thread over `tiles` tiles in K.
+__device__ __forceinline__ void multiply_tiles(Sum (&sums)[TM][TN / 4][4], unsigned ring, Loader loader, int tiles)
 {
     const int lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32;
-    if (k_tile >= k_tile_end) {
+    if (tiles <= 0) {
         return;
     }
-    Loader loader(A, B, row0, col0, k_tile, k_tile_end, M, N, K);
     #pragma unroll
     for (int s = 0; s < STAGES - 1; ++s) {
         loader.copy(ring + s * STAGE_BYTES);
@@ -60,7 +58,7 @@ __device__ __forceinline__ void multiply_tiles(Sum (&sums)[TM][TN / 4][4], unsig
     int read = 0;
     int write = STAGES - 1;
     #pragma unroll 1
-    for (; k_tile < k_tile_end; ++k_tile) {
+    for (; tiles > 0; --tiles) {
         wait_copies<STAGES - 2>();  // the oldest tile has landed ...
         __syncthreads();            // ... the copies of every thread, and the stage that is written next is read
         // A group is committed also when nothing is copied, so that their count stays right.
