@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -185,7 +186,7 @@ def test_ranges_have_no_gaps_and_stay_close_to_the_best() -> None:
     assert rows[0].low == 16
     assert rows[-1].high == 2048
     assert len(rows) > 2
-    for before, after in zip(rows, rows[1:], strict=False):
+    for before, after in itertools.pairwise(rows):
         assert after.low == before.high + 1
         assert after.label != before.label
     assert all(1 <= row.worst <= KEPT for row in rows)

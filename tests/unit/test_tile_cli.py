@@ -1,0 +1,110 @@
+"""`tilewright tile`: text, Markdown and JSON of one record; what --out writes can be read back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tilewright import workflow
+from tilewright.build.build import toolchain
+from tilewright.cli.app import main
+from tilewright.errors import TilewrightError
+from tilewright.launch.bind import bind
+from tilewright.launch.sidecar import load_sidecar
+from tilewright.receipt.tile_text import render_tile, render_tile_markdown
+from tilewright.settings import Settings
+from tilewright.workflow.tiling import card_for
+
+GEMM = ("gemm", "M=1000", "N=3000", "K=504", "--device", "h200")
+
+
+def report(*dims: str, op: str = "gemm", **options: object):  # type: ignore[no-untyped-def]
+    arguments = {"device": "h200", "settings": Settings.from_environment(), **options}
+    return workflow.tile(op, dims, **arguments).report  # type: ignore[arg-type]
+
+
+def test_json_and_text_show_the_same_choice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tile", *GEMM, "--json"]) == 0
+    read = json.loads(capsys.readouterr().out)
+    assert main(["tile", *GEMM]) == 0
+    text = capsys.readouterr().out
+    chosen = read["choice"]["candidate"]
+    assert chosen["label"] in text
+    assert read["candidates"][0]["label"] == chosen["label"]
+    assert read["legal"] == len(read["plan"]["trials"])
+    assert all(len(line) <= 100 for line in text.splitlines())
+    assert main(["tile", *GEMM, "--markdown"]) == 0
+    markdown = capsys.readouterr().out
+    assert f"**{chosen['label']}**" in markdown
+    rows = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert len(rows) == len(read["candidates"]) + 2
+    assert len({row.count("|") for row in rows}) == 1
+
+
+@pytest.mark.parametrize(
+    ("op", "dims"),
+    [
+        ("batched_gemm", ("M=256", "N=256", "K=64", "BATCH=8")),
+        ("attention", ("B=1", "H=8", "N=2048", "D=64")),
+        ("row_reduction", ("R=4096", "C=4096")),
+        ("elementwise", ("N=1000000",)),
+        ("conv", ("N=8", "H=56", "W=56", "C=64", "K=128", "R=3", "S=3", "PAD=1")),
+        ("gemm", ("M=1..256", "N=1024", "K=1024")),
+    ],
+)
+def test_every_op_is_drawn(op: str, dims: tuple[str, ...]) -> None:
+    found = report(*dims, op=op)
+    assert found.choice.candidate.label in render_tile(found)
+    assert found.choice.candidate.label in render_tile_markdown(found)
+    assert bool(found.ranges) == any(".." in dim for dim in dims)
+
+
+def test_what_out_writes_can_be_read_back(tmp_path: Path) -> None:
+    found = report("M=96", "N=200", "K=4096", out=tmp_path)
+    assert found.choice.candidate.parameters["split_k"] > 1
+    plan = json.loads((tmp_path / "plan.json").read_text("utf-8"))
+    assert plan["trials"][0]["parameters"] == dict(found.choice.candidate.parameters)
+    written = json.loads((tmp_path / "tile.json").read_text("utf-8"))
+    assert sorted(Path(name).name for name in written["skeleton"]["files"]) == sorted(
+        p.name for p in tmp_path.iterdir()
+    )
+    for sidecar in tmp_path.glob("*.toml"):
+        spec = load_sidecar(sidecar)
+        launch = bind(spec, "default", {k.upper(): v for k, v in found.choice.candidate.parameters.items()})
+        assert launch.scalars
+    assert f"M = {96}, N = {200}, K = {4096}" in (tmp_path / "gemm_fp16.toml").read_text("utf-8")
+
+
+def test_rows_that_are_not_aligned_get_narrow_vectors() -> None:
+    assert "VEC_A = 8" in report("M=512", "N=512", "K=512").skeleton.source
+    narrow = report("M=512", "N=512", "K=510").skeleton.source
+    assert "VEC_A = 2" in narrow
+    assert "VEC_B = 8" in narrow
+
+
+@pytest.mark.skipif(toolchain() is None, reason="needs NVRTC")
+def test_compiled_candidates_show_what_ptxas_gave(capsys: pytest.CaptureFixture[str]) -> None:
+    found = report("M=4096", "N=4096", "K=4096", compiles=True, top=2)
+    shown = found.candidates
+    assert [c.registers_compiled is not None for c in shown] == [True, True]
+    assert all(c.spill_bytes == 0 for c in shown)
+    assert str(shown[0].registers_compiled) in render_tile(found)
+    assert found.legal == report("M=4096", "N=4096", "K=4096").legal
+
+
+def test_a_card_is_named_or_found() -> None:
+    assert card_for("H200", None)[0].arch == "sm_90a"
+    assert card_for(None, "sm_90")[0].arch == "sm_90a"
+    for device, arch, code in (("h4711", None, "tile/unknown_device"), ("h200", "sm_80", "tile/device_arch")):
+        with pytest.raises(TilewrightError) as caught:
+            card_for(device, arch)
+        assert caught.value.code == code
+
+
+def test_bad_input_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tile", "gemm", "M=12", "--device", "h200", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "tile/bad_dims"
+    assert main(["tile", "gemm", "M=64", "N=64", "K=64", "--dtype", "float64", "--device", "h200"]) == 4
+    assert "tile/no_matrix_dtype" in capsys.readouterr().err
