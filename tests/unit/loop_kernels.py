@@ -141,6 +141,7 @@ READ = (
 )  # fmt: skip
 
 REFUSED = (
+    Form("no_first", "for (int k, b = 0; k < K; k += BK, ++b)", "is not of the form"),
     Form("do_while", "do", "do … while", before="int k = 0;", last="k += BK;"),
     Form("downwards", "for (int k = K - BK; k >= 0; k -= BK)", "downwards"),
     Form("unequal_by_three", "for (unsigned k = 0; k != K; k += 3)", "cannot be shown", kind="unsigned"),

@@ -110,6 +110,20 @@ ALL = {
 }
 # Only through registers: something is computed on the way, or its width is none of cp.async.
 REGISTERS = {
+    # Where the guard fails, what is stored was set in front of the loop, or by an earlier tile.
+    "a value from in front of the loop": gemm(
+        before="float v = 1.0f;",
+        load=f"if (row < M && k0 + tx < K) v = A[row * K + k0 + tx];\n        As[ty][tx] = v;\n        {LOAD_B}",
+    ),
+    "a value declared beside another one": gemm(
+        load="float v = 0.0f, w = 2.0f;\n        if (row < M && k0 + tx < K) v = A[row * K + k0 + tx];\n"
+        f"        As[ty][tx] = v;\n        {LOAD_B}\n        w += v;",
+    ),
+    "an array with values": gemm(
+        load="float v[2] = {0.0f, 0.0f};\n        if (row < M && k0 + tx < K) v[0] = A[row * K + k0 + tx];\n"
+        "        v[1] = B[min(k0 + ty, K - 1) * N + min(col, N - 1)];\n"
+        "        As[ty][tx] = v[0];\n        Bs[ty][tx] = v[1];",
+    ),
     "lanes fixed up through a pointer": gemm(
         file=CONST4,
         load="if (tx < 4) {\n            float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);\n            const int c = k0 + 4 * tx;\n"

@@ -137,6 +137,8 @@ def _own_header(sites: Sites, loop: ir.For, counter: int, named: dict[int, str])
     match loop.init:
         case ir.Declare(symbols=symbols):
             kept = [s for s in symbols if s.id == counter]
+            if any(s.init is None for s in kept):
+                return None
             init = "".join(_declaration(sites, s, named) for s in kept) or ";"
         case None:
             init = ";"

@@ -284,8 +284,9 @@ class LoadedValues:
         paths = [d[4] for d in entry.definitions]
         paths += [p[:-2] for p in paths for q in paths if len(p) > 2 and p[:-2] == q[:-2] and p[-2][0] != q[-2][0]]
         for _, path in uses:
-            if symbol.init is None and not any(_dominates(p, path) for p in paths):
-                return "it may hold what an earlier tile left in it"
+            # A value that it is declared with counts where the declaration has been read as a definition.
+            if not any(_dominates(p, path) for p in paths):
+                return "it may hold what an earlier tile left in it, or what it was declared with"
         return ""
 
     def _meet(self, key: Key, other: Key) -> bool:
