@@ -17,18 +17,26 @@ from tilewright.workflow.understanding import understand
 _LAUNCH = 'grid = [2, 2, 1]\nblock = [16, "H", 1]'
 
 
-def _opened(tmp_path: Path, *heights: int) -> Opened:
+def _opened(tmp_path: Path, *heights: int, more: str = "") -> Opened:
     named = zip(("default", "low"), heights, strict=False)
     sizes = "\n".join(f"{n} = {{ M = 32, N = 32, K = 64, H = {h} }}" for n, h in named)
     path = tmp_path / "k.cu"
     path.write_text(gemm())
-    spec = parse_sidecar(product_sidecar("gemm", _LAUNCH, sizes, fill=""), tmp_path / "k.toml")
+    spec = parse_sidecar(product_sidecar("gemm", _LAUNCH + more, sizes, fill=""), tmp_path / "k.toml")
     return open_file(path.read_bytes(), path, None, spec, "sm_86", Settings(cache_dir=tmp_path / "cache"), False)
 
 
 def test_only_one_block_for_all_sizes_is_relied_on(tmp_path: Path) -> None:
     assert _opened(tmp_path, 16, 16).block == (16, 16, 1)
     assert _opened(tmp_path, 16, 8).block is None
+
+
+def test_bytes_that_a_size_decides_about_are_no_number(tmp_path: Path) -> None:
+    """They are the same at these sizes: at others, a variant that is launched with a number has too few."""
+    assert _opened(tmp_path, 16, 16, more="\nshared_bytes = 2048").shared_bytes == 2048
+    assert _opened(tmp_path, 16, 16, more='\nshared_bytes = "2 * T * T * 4"').shared_bytes == 2048
+    assert _opened(tmp_path, 16, 16, more='\nshared_bytes = "1024 + 4 * N"').shared_bytes is None
+    assert _opened(tmp_path, 16, more='\nshared_bytes = "1024 + 4 * N"').shared_bytes is None
 
 
 def test_a_size_of_the_block_is_not_grown_beyond_what_can_be_launched(tmp_path: Path) -> None:

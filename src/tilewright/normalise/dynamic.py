@@ -54,8 +54,11 @@ def dynamic(situation: Situation) -> Change | Refusal | None:
     if len(buffers) > 1:
         return no("the kernel names its dynamic shared memory twice", "give it one name")
     if situation.shared_bytes is None or situation.shared_bytes <= 0:
-        what = f"how many bytes `{buffer.name}` has does not follow from the launch, or differs from size to size"
-        return no(what, "say `shared_bytes` in the sidecar, or declare the tiles as static arrays")
+        what = f"how many bytes `{buffer.name}` has does not follow from the launch, or hangs on a size"
+        return no(
+            what,
+            "say `shared_bytes` in the sidecar, as a number or by constants, or declare the tiles as static arrays",
+        )
     if _named_elsewhere(sites):
         return no("a __device__ function of the file names dynamic shared memory as well")
     loop = _k_loop(sites, buffer)

@@ -87,7 +87,7 @@ class Rings(Quotes):
         lost = next((a for a in kernel.staged if a.pool is not None and self.pool is None), None)
         if ring and lost is not None:
             what = f"how many bytes of dynamic shared memory lie around `{lost.name}` is not known"
-            return Refusal("not_understood", what, lost.line, "say `shared_bytes` in the sidecar")
+            return Refusal("not_understood", what, lost.line, "say `shared_bytes` in the sidecar, by constants alone")
         if ring and kernel.outside.refusal is not None:
             return kernel.outside.refusal
         for array in kernel.staged:

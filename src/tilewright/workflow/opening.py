@@ -78,7 +78,8 @@ class Opened:
     """What the analysis starts from.
 
     Attributes:
-        block: threads of a block. shared_bytes: dynamic shared memory. Each where it is the same at every size set.
+        block: threads of a block, where they are the same at every size set. shared_bytes: dynamic shared memory,
+            where no size decides about it: a variant's own is a number.
         notes: what was chosen where the file leaves a choice. template: the template arguments, in order.
     """
 
@@ -132,9 +133,10 @@ def open_file(
             load_reference(spec.reference)  # a reference that cannot be read is found here, not on the GPU
         launches = [bind(spec, name, constants) for name in spec.sizes]
         # Nothing may rest on what is not the same at every size.
-        blocks, pools = {x.block for x in launches}, {x.shared_bytes for x in launches}
+        blocks = {x.block for x in launches}
         block = blocks.pop() if len(blocks) == 1 else None
-        shared_bytes = pools.pop() if len(pools) == 1 else None
+        if not spec.shared_bytes.names() & set(spec.sizes["default"]):
+            shared_bytes = launches[0].shared_bytes
     notes = (chosen.note,) if chosen.note else ()
     return Opened(source, function, opened, compiler, baseline, block, shared_bytes, notes, tuple(arguments.values()))
 
