@@ -50,14 +50,38 @@ def sidecar(
     note: str = "",
 ) -> str:
     """The sidecar of a kernel; ``note`` is a comment behind the sizes' heading."""
-    extents = ", ".join(f'"{axis}"' for axis in grid)
-    lines = [f'kernel = "{kernel}"', "", "[launch]", f"grid  = [{extents}]", f"block = [{block_threads}, 1, 1]"]
+    lines = [f'kernel = "{kernel}"', "", *_launch(grid), f"block = [{block_threads}, 1, 1]"]
     if smem_bytes:
         lines.append(f"shared_bytes = {smem_bytes}")
-    lines += ["", "[sizes]" + (f"  # {note}" if note else "")]
+    return "\n".join(lines + _sizes_and_args(sizes, args, note)) + "\n"
+
+
+def triton_sidecar(
+    kernel: str,
+    grid: Formula,
+    constants: Mapping[str, int],
+    num_warps: int,
+    num_stages: int,
+    sizes: Mapping[str, Mapping[str, int]],
+    args: Sequence[Array | Scalar],
+) -> str:
+    """The sidecar of a Triton kernel: its block and its shared memory are Triton's to decide."""
+    row = ", ".join(f"{key} = {value}" for key, value in constants.items())
+    lines = [f'kernel = "{kernel}"', "", "[triton]", f"constants = {{ {row} }}"]
+    lines += [f"num_warps = {num_warps}", f"num_stages = {num_stages}", "", *_launch(grid)]
+    return "\n".join(lines + _sizes_and_args(sizes, args, "")) + "\n"
+
+
+def _launch(grid: Formula) -> list[str]:
+    extents = ", ".join(f'"{axis}"' for axis in grid)
+    return ["[launch]", f"grid  = [{extents}]"]
+
+
+def _sizes_and_args(sizes: Mapping[str, Mapping[str, int]], args: Sequence[Array | Scalar], note: str) -> list[str]:
+    lines = ["", "[sizes]" + (f"  # {note}" if note else "")]
     for name, values in sizes.items():
         row = ", ".join(f"{key} = {value}" for key, value in values.items())
         lines.append(f"{name} = {{ {row} }}")
     for arg in args:
         lines += ["", "[[args]]", *arg.lines()]
-    return "\n".join(lines) + "\n"
+    return lines
