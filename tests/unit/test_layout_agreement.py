@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 
 import pytest
 from layout_agreement import OPERATIONS, Verdict, compare, run_all
 from layout_mutants import MUTANTS
-from layout_oracle import published
+from layout_oracle import Random, published
+
+from tilewright.layout.layout import ComposedLayout, Swizzle
 
 COUNT = int(os.environ.get("TILEWRIGHT_LAYOUTS", "2000"))
 
@@ -47,3 +50,15 @@ def test_a_product_by_a_plain_number_divides_in_the_published_implementation():
     four, two = theirs.Layout(4, 1), theirs.Layout(2, 1)
     assert str(theirs.logical_product(four, 2)) == str(theirs.logical_divide(four, 2)) == "(2, 2):(1, 2)"
     assert str(theirs.logical_product(four, two)) == "(4, 2):(1, 4)"
+
+
+def test_swizzles_and_composed_layouts():
+    theirs, random = published(), Random(3)
+    for bits, base, shift in product(range(5), range(4), (-5, -4, -3, -2, -1, 1, 2, 3, 4, 5)):
+        if abs(shift) < bits:
+            continue
+        mine, other = Swizzle(bits, base, shift), theirs.Swizzle(bits, base, shift)
+        assert [mine(i) for i in range(1024)] == [other(i) for i in range(1024)]
+        layout, offset = random.layout(3), random.random.randrange(8)
+        composed = theirs.ComposedLayout(other, offset, theirs.Layout(layout.shape, layout.stride))
+        assert ComposedLayout(mine, offset, layout).offsets() == [composed(i) for i in range(layout.size)]
