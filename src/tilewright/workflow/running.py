@@ -292,7 +292,7 @@ def _work(studied: Study, spec: LaunchSpec, gpu: GpuInfo) -> Work:
         return Work(None, float(moved), None)
     x, y, z = launch.grid
     ops = 2.0 * (tile.BM or 0) * (tile.BN or 0) * (tile.BK or 0) * tiles * x * y * z
-    device = find_device(gpu.name)
+    device = find_device(gpu.name, gpu.sms, gpu.memory_bytes)
     inputs = [b.dtype.name for b in launch.buffers if b.role == "in"]
     peak = device.peaks.get(_PRECISION.get(inputs[0], "")) if device is not None and inputs else None
     if device is None or peak is None:
