@@ -137,12 +137,18 @@ class GpuExecutor:
                 raise DeviceError(fault.name, text) from None
         return kernel
 
-    def launch(self, kernel: Any, launch: BoundLaunch, arrays: DeviceArrays) -> None:
-        """Put one launch on the stream."""
+    def launch(
+        self,
+        kernel: Any,
+        launch: BoundLaunch,
+        arrays: DeviceArrays,
+        arguments: list[np.generic | np.ndarray] | None = None,
+    ) -> None:
+        """Put one launch on the stream. `arguments`: made before, by `kernel_arguments`; by default they are made now."""
         from cuda.core import LaunchConfig
         from cuda.core import launch as cuda_launch
 
-        arguments = kernel_arguments(launch, arrays.pointer)
+        arguments = kernel_arguments(launch, arrays.pointer) if arguments is None else arguments
         if any(not isinstance(arg, BoundScalar | BoundArray) for arg in launch.arguments):
             # cuda-core passes structures by value only as descriptors that it has made itself, from arrays of its own.
             launch_kernel(kernel.handle, launch.grid, launch.block, launch.shared_bytes, self.stream_handle, arguments)
