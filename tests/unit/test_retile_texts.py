@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from source_samples import opened
 
-from tilewright.rewrite.retile import Retiling, Side, retiling, shared_with
+from tilewright.rewrite.retile import Retiling, Side, retiling
+from tilewright.rewrite.retile_reach import shared_with
 from tilewright.rewrite.retile_steps import once_a_tile
 from tilewright.tiled.analysis import analyse
 from tilewright.tiled.kernel import Refusal, TiledKernel
@@ -102,6 +103,28 @@ def test_another_kernel_that_hangs_on_the_constant_is_found() -> None:
     kernel = opened(HEAD + "#define BK 32\n#define DEEP (BK * 2)\n" + KERNEL + other, None, "gemm")
     assert shared_with(kernel, frozenset({"BK"})) == "other"
     assert shared_with(kernel, frozenset({"BM"})) is None
+
+
+OTHER = "__global__ void other(float *c, int k) { c[0] = <other>; }\n"
+RUN = "void run(float *c, int m, int k) { <local>other<<<<grid>, 32>>>(c, k); gemm<<<m / BM, 128>>>(c, c, c, m, k); }\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        (OTHER.replace("<other>", "padded(k)"), True),
+        (OTHER.replace("<other>", "twice(k)"), True),
+        (OTHER.replace("<other>", "k") + RUN.replace("<local>", "").replace("<grid>", "m / BK"), True),
+        (OTHER.replace("<other>", "k") + RUN.replace("<local>", "int g = padded(m); ").replace("<grid>", "g"), True),
+        (OTHER.replace("<other>", "k") + RUN.replace("<local>", "").replace("<grid>", "m / 32"), False),
+        (OTHER.replace("<other>", "k /* BK */"), False),
+    ],
+)
+def test_what_another_kernel_hangs_on_by_way_of_functions_and_launches(text: str, is_found: bool) -> None:
+    helpers = "__host__ __device__ int padded(int k) { return (k + BK - 1) / BK * BK; }\n"
+    helpers += "__device__ int twice(int k) { return 2 * padded(k); }\n"
+    kernel = opened(HEAD + "#define BK 32\n" + helpers + KERNEL + text, None, "gemm")
+    assert shared_with(kernel, frozenset({"BK"})) == ("other" if is_found else None)
 
 
 MATH = "for (int kk = 0; kk < BK; ++kk) sum += as[threadIdx.x % BM][kk] * bs[kk][threadIdx.x % BN];"

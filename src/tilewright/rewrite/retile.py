@@ -63,23 +63,6 @@ def retiling(opened: OpenKernel, kernel: TiledKernel, side: Side) -> Retiling | 
     return Retiling(side, name, value, value // 2, finish(opened.source.text, [edit]), line)
 
 
-def shared_with(opened: OpenKernel, changed: frozenset[str]) -> str | None:
-    """Another kernel of the file that uses one of the changed constants, or None."""
-    tainted = set(changed)
-    grown = True
-    while grown:
-        more = {
-            n for n, m in opened.source.macros.items() if tainted & set(re.findall(r"\w+", m.body)) and n not in tainted
-        }
-        tainted |= more
-        grown = bool(more)
-    for other in opened.source.kernels:
-        text = opened.source.text[other.span.start : other.span.end]
-        if other.span != opened.function.span and tainted & lexical.identifiers(text):
-            return other.name
-    return None
-
-
 def _refusal(kernel: TiledKernel, what: str, hint: str = "") -> Refusal:
     return Refusal("not_understood", what, kernel.line, hint)
 

@@ -12,7 +12,8 @@ from tilewright.plan.budget import Budget, budget
 from tilewright.receipt import record
 from tilewright.rewrite import cp_async
 from tilewright.rewrite.result import Remedy, RewrittenSource
-from tilewright.rewrite.retile import SIDES, Retiling, Side, retiling, shared_with
+from tilewright.rewrite.retile import SIDES, Retiling, Side, retiling
+from tilewright.rewrite.retile_reach import shared_with
 from tilewright.rewrite.retile_steps import once_a_tile
 from tilewright.source.edits import unified_diff
 from tilewright.source.reader import OpenKernel, reopen
