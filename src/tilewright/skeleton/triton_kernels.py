@@ -49,7 +49,7 @@ def gemm_triton(
     precision = {"tf32": 'input_precision="tf32"', "fp32": 'input_precision="ieee"', "int8": "out_dtype=tl.int32"}
     options = precision.get(dtype, "out_dtype=tl.float32")
     constants = {"BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_K": bk, "GROUP_M": group_m}
-    words = {"bm": bm, "bn": bn, "bk": bk, "group_m": group_m, "accumulator": element.accumulator_dtype}
+    words: dict[str, str | int] = {"bm": bm, "bn": bn, "bk": bk, "group_m": group_m, "accumulator": element.accumulator_dtype}
     words |= {"dot_options": options}
     args: list[Array | Scalar] = [
         Array("A", element.dtype, ("BATCH", "M", "K"), fill=element.fill),
@@ -82,7 +82,7 @@ def attention_triton(
     """
     _check(warps, {"bm": bm, "bn": bn, "d": d}, DOT_LEAST)
     constants = {"BLOCK_M": bm, "BLOCK_N": bn, "D": d, "CAUSAL": int(causal)}
-    words = {"bm": bm, "bn": bn, "d": d, "causal": str(causal)}
+    words: dict[str, str | int] = {"bm": bm, "bn": bn, "d": d, "causal": str(causal)}
     shape = ("B", "H", "N", "D")
     args: list[Array | Scalar] = [Array(x, ELEMENTS[dtype].dtype, shape, fill="normal(0, 1)") for x in "QKV"]
     args += [Array("O", ELEMENTS[dtype].dtype, shape, "out"), Scalar("N", "N")]
@@ -129,7 +129,7 @@ def elementwise_triton(
         f"    {x} = tl.load({pointer} + at, mask=at < n).to(tl.float32)"
         for x, pointer in zip(names, pointers, strict=True)
     ]
-    words = {"block": block, "arguments": ", ".join(pointers), "loads": "\n".join(loads)}
+    words: dict[str, str | int] = {"block": block, "arguments": ", ".join(pointers), "loads": "\n".join(loads)}
     words |= {"expression": expression or " + ".join(names)}
     element = FLOATS[dtype]
     args: list[Array | Scalar] = [Array(pointer, element.dtype, ("n",), fill="normal(0, 1)") for pointer in pointers]
