@@ -14,6 +14,7 @@ from layout_mutants import MUTANTS
 from layout_oracle import Random, published
 
 from tilewright.layout.layout import ComposedLayout, Swizzle
+from tilewright.layout.notation import parse_plain
 
 COUNT = int(os.environ.get("TILEWRIGHT_LAYOUTS", "2000"))
 
@@ -62,3 +63,23 @@ def test_swizzles_and_composed_layouts():
         layout, offset = random.layout(3), random.random.randrange(8)
         composed = theirs.ComposedLayout(other, offset, theirs.Layout(layout.shape, layout.stride))
         assert ComposedLayout(mine, offset, layout).offsets() == [composed(i) for i in range(layout.size)]
+
+
+def test_faults_of_the_published_implementation_that_the_document_names():
+    theirs = published()
+
+    def layout(text: str):
+        mine = parse_plain(text)
+        return theirs.Layout(mine.shape, mine.stride)
+
+    tile = layout("(4,2):(1,8)")
+    assert str(theirs.composition(tile, layout("6:1"))) == "4:1"
+    wrong = theirs.composition(tile, layout("(2,2):(2,2)"))
+    assert wrong(1, 1) == 4 != tile(4)
+    assert str(theirs.complement(layout("(5,2):(1,8)"), 96)) == "6:16"
+    assert theirs.size(theirs.complement(layout("(2,2):(1,1)"), 8)) == 0
+    assert str(theirs.left_inverse(layout("(5,3):(0,3)"))) == "1:0"
+    with pytest.raises(RecursionError):
+        theirs.Swizzle(0, 0, 0)(3)
+    with pytest.raises(AssertionError):
+        theirs.composition(layout("(8,4):(1,16)"), layout("2:3"))

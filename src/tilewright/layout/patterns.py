@@ -27,11 +27,23 @@ Request: TypeAlias = tuple[Place | None, ...]
 
 @dataclass(frozen=True)
 class Tile:
-    """Rows of elements, one after another in shared memory."""
+    """Rows of elements, one after another in shared memory.
+
+    Raises:
+        TilewrightError: ``layout/tile``, where it has no elements, or elements of other than 1, 2, 4, 8 or 16 bytes.
+    """
 
     rows: int
     cols: int
     element_bytes: int
+
+    def __post_init__(self) -> None:
+        if min(self.rows, self.cols) < 1 or self.element_bytes not in shared_memory()["widths_bytes"]:
+            raise TilewrightError(
+                "layout/tile",
+                f"A tile has rows and columns of elements of 1, 2, 4, 8 or 16 bytes; have {self.rows} x {self.cols} of "
+                f"{self.element_bytes}.",
+            )
 
     @property
     def row_bytes(self) -> int:
