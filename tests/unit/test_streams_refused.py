@@ -201,6 +201,28 @@ def test_it_is_refused(name: str) -> None:
     assert (found.code, found.line) == (bad.code, line_of(bad.text, bad.at)), found
 
 
+# A register that is read by anything but a store of it: no copy statement by statement.
+ON_REGISTERS = {
+    "a sum": "norm += v;",
+    "a local": "const float twice = v + v;",
+    "a guard": "Bs[ty][tx] = v > 0.0f ? B[tx] : 0.0f;",
+    "a branch": "if (v > 0.0f) Bs[ty][tx] = B[tx];\n        else Bs[ty][tx] = 0.0f;",
+    "a load": "const float w = v > 0.0f ? B[tx] : 0.0f;\n        Bs[ty][tx] = w;",
+}
+
+
+@pytest.mark.parametrize("name", ON_REGISTERS)
+def test_what_rests_on_a_loaded_register_is_read_as_a_whole(name: str) -> None:
+    load = f"float v = {VALUE};\n        As[ty][tx] = v;\n        <and>\n        {LOAD_B}"
+    plain, other = (
+        read(gemm(before="float norm = 0.0f;", load=load.replace("<and>", x)), BLOCK) for x in ("", ON_REGISTERS[name])
+    )
+    assert isinstance(plain, TiledKernel)
+    assert plain.stream is None
+    assert isinstance(other, TiledKernel)
+    assert other.stream is not None
+
+
 @pytest.mark.parametrize("name", [*ALL, *REGISTERS, *SINGLE])
 def test_what_the_emulator_runs_is_read(name: str) -> None:
     text = {**ALL, **REGISTERS, **SINGLE}[name]

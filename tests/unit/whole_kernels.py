@@ -45,6 +45,11 @@ ALL = {
         load="if (k0 + tx < K && row < M) {\n            const int c = tx;\n            As[ty][c] = A[row * K + k0 + c];\n"
         f"        }} else {{\n            const int c = tx;\n            As[ty][c] = 0.0f;\n        }}\n        {LOAD_B}",
     ),
+    "a choice by what is loaded": gemm(
+        load="int which = reinterpret_cast<const int *>(A)[min(k0 + tx, K - 1)];\n"
+        "        if (which > 0) As[ty][tx] = A[min(row * K + k0 + tx, M * K - 1)];\n        else As[ty][tx] = 0.0f;\n"
+        f"        {LOAD_B}",
+    ),
     "a local set on both sides": gemm(
         load="float v;\n        if (row < M && k0 + tx < K) v = A[row * K + k0 + tx];\n        else v = 0.0f;\n"
         f"        As[ty][tx] = v;\n        {LOAD_B}",
@@ -110,6 +115,12 @@ ALL = {
 }
 # Only through registers: something is computed on the way, or its width is none of cp.async.
 REGISTERS = {
+    "a sum of what is loaded": gemm(
+        before="float norm = 0.0f;",
+        load=f"float v = (row < M && k0 + tx < K) ? A[row * K + k0 + tx] : 0.0f;\n        norm += v * v;\n"
+        f"        As[ty][tx] = v;\n        {LOAD_B}",
+        after="sum += norm;",
+    ),
     # Where the guard fails, what is stored was set in front of the loop, or by an earlier tile.
     "a value from in front of the loop": gemm(
         before="float v = 1.0f;",

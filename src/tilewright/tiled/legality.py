@@ -184,6 +184,7 @@ class Legality:
         staged = {i.array for i in flat(loads) if isinstance(i, Copy | LaneStore)}
         return (
             self._shared_reads(phases, loads, staged)
+            or self._on_registers(loads)
             or self._carried_places(phases, loads)
             or self._bumped_guards(loads)
             or self._rebuilt(phases, loads)
@@ -202,6 +203,22 @@ class Legality:
                         f"the load phase reads or passes on `{node.id}`, which it fills itself",
                         self._line(node.span),
                     )
+        return None
+
+    def _on_registers(self, loads: list[LoadItem]) -> Refusal | None:
+        """A fetched register is stored and nothing else: where the rest of the load phase runs it is not there yet."""
+        fetched = {i.symbol.id for i in flat(loads) if isinstance(i, Fetch)}
+        parts: list[tuple[ir.Stmt, ir.Stmt | ir.Expr]] = [
+            (i.stmt, i.source if isinstance(i, Fetch) else i.stmt) for i in flat(loads) if not isinstance(i, LaneStore)
+        ]
+        parts += [(i.stmt, i.guard) for i in flat(loads) if isinstance(i, Fetch) and i.guard is not None]
+        for loop in (i for i in loads if isinstance(i, CopyLoop)):
+            parts += [(loop.stmt, e) for e in (loop.first, loop.bound, loop.stride)]
+            parts += [(s.stmt, s.stmt) for s in loop.setup]
+        for stmt, part in parts:
+            if used := sorted(names([part]) & fetched):
+                what = f"`{self._name(used[0])}` is loaded, and used for more than a plain store of it"
+                return self._no(what, stmt.span)
         return None
 
     def _carried_places(self, phases: Phases, loads: list[LoadItem]) -> Refusal | None:
