@@ -113,13 +113,21 @@ def parse(text: str, registers: Mapping[str, int] | None = None) -> Listing:
         text: the disassembly.
         registers: registers per thread by function, where known; else the text's own figure is taken.
     """
-    arch = (re.search(r"^\s*\.target\s+(\w+)", text, re.M) or [None, "unknown"])[1]
+    arch = _arch(text)
     heads = list(re.finditer(r"^//-+ \.text\.(\S+)\s+-+\s*$", text, re.M))
     functions = []
     for head, following in zip(heads, [*heads[1:], None], strict=True):
         body = text[head.end() : following.start() if following else len(text)]
-        functions.append(_function(head[1], str(arch), body, registers or {}))
+        functions.append(_function(head[1], arch, body, registers or {}))
     return Listing(tuple(functions))
+
+
+def _arch(text: str) -> str:
+    """``sm_86``; older files name it in their flags alone."""
+    if found := re.search(r"^\s*\.target\s+(\w+)", text, re.M):
+        return found[1]
+    flags = re.search(r"^\s*\.headerflags\s.*?\bEF_CUDA_SM(\d+)", text, re.M)
+    return f"sm_{flags[1]}" if flags else "unknown"
 
 
 def _function(name: str, arch: str, body: str, registers: Mapping[str, int]) -> Function:
