@@ -12,7 +12,7 @@ from tilewright.analyze.hot_loop import ASYNC_COPIES, GLOBAL_LOADS, GLOBAL_STORE
 from tilewright.analyze.serial import serial
 from tilewright.arch.arch import Arch
 from tilewright.sass.listing import Instruction
-from tilewright.sass.operands import MATRIX, access_bytes
+from tilewright.sass.operands import MATRIX, access_bytes, is_barrier
 
 WARP = 32
 PASS_BYTES = 128
@@ -104,23 +104,34 @@ def demand_of(
     issue = warps * len(loop.trip) * rounds
     is_whole = trips is not None or loop.kind == "straight"
     if traffic is not None and is_whole:
-        near = max(traffic.requests, traffic.sectors / rates.l1_sectors_per_cycle) + traffic.wavefronts
+        near = global_passes(traffic, rates) + traffic.wavefronts
         near += warps * sum(i.opcode in LOCAL for i in loop.trip) * rounds
         far = traffic.sectors * SECTOR_BYTES
         issue = max(issue, traffic.instructions if loop.kind == "straight" else 0.0)
     pipes = {k: warps * v * rounds for k, v in _pipe_cycles(loop.trip, arch, rates).items()}
+    alone = one.cycles * rounds
+    if any(map(is_barrier, loop.trip)):
+        # Barriers keep the warps of a block in one phase: while it waits for loads, none of its pipes works.
+        busiest = max(near, issue / arch.schedulers_per_sm, *pipes.values(), 0.0)
+        alone = one.global_wait * rounds + max(alone - one.global_wait * rounds, busiest)
     return Demand(
         issue=issue / arch.schedulers_per_sm,
         lsu=near,
         l2_bytes=far,
         pipes=pipes,
-        alone=one.cycles * rounds,
+        alone=alone,
         global_wait=one.global_wait * rounds,
         near_wait=one.near_wait * rounds,
         trips=rounds,
         is_whole=is_whole,
         macs={k: warps * v * rounds for k, v in matrix_macs(loop.trip).items()},
     )
+
+
+def global_passes(traffic: Traffic, rates: Rates) -> float:
+    """Passes of the requests to global memory: 128 bytes each, and one for every sector that lies apart."""
+    apart = traffic.sectors - traffic.ideal_sectors
+    return max(traffic.requests, traffic.ideal_sectors / rates.l1_sectors_per_cycle) + apart
 
 
 def matrix_macs(trip: Sequence[Instruction]) -> dict[str, float]:

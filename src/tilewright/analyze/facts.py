@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from tilewright.analyze.demand import SECTOR_BYTES, Demand, Traffic
 from tilewright.analyze.floors import Floors, Setting, floors
-from tilewright.analyze.hot_loop import ASYNC_COPIES, SHARED_STORES, HotLoop
+from tilewright.analyze.hot_loop import ASYNC_COPIES, GLOBAL_LOADS, GLOBAL_STORES, SHARED_STORES, HotLoop
 from tilewright.analyze.record import Count, Evidence
 from tilewright.arch.arch import Arch
 from tilewright.arch.devices import Device
 from tilewright.arch.occupancy import Occupancy
 from tilewright.plan.budget import Budget
 from tilewright.plan.facts import PlanFacts
+from tilewright.sass.operands import access_bytes
 from tilewright.sass.proof import OverlapProof
 
 # What is known of a number that nobody counted is known worse.
@@ -23,10 +24,16 @@ ASSUMED_SPREAD = 1.45
 
 @dataclass(frozen=True)
 class Capped:
-    """What became of the kernel when one more block per SM was asked of the compiler; a reason where it was not."""
+    """What became of the kernel when one more block per SM was asked of the compiler.
+
+    Attributes:
+        spill_bytes: a thread, more than before. loop: the hot loop of that build.
+        problem: why there is none, "" where there is.
+    """
 
     registers: int
     spill_bytes: int
+    loop: HotLoop | None = None
     problem: str = ""
 
 
@@ -93,9 +100,20 @@ class Facts:
     @property
     def reuse(self) -> float | None:
         """Bytes that lanes ask for over the unique ones; None where either is not known."""
-        if self.traffic is None or not self.dram_bytes.value or self.blocks is None:
+        if not self.dram_bytes.value or self.blocks is None:
             return None
-        return self.traffic.requested_bytes * self.blocks / self.dram_bytes.value
+        if self.traffic is not None:
+            return self.traffic.requested_bytes * self.blocks / self.dram_bytes.value
+        return self.demand.l2_bytes * self.blocks / self.dram_bytes.value if self.demand.is_whole else None
+
+    @property
+    def output_share(self) -> float | None:
+        """Of the unique bytes, the part that is written; by the widths in the hot loop where no shapes say so."""
+        if self.output_bytes and self.dram_bytes.value:
+            return self.output_bytes / self.dram_bytes.value
+        stored = sum(map(access_bytes, self.loop.of(GLOBAL_STORES)))
+        loaded = sum(map(access_bytes, self.loop.of(GLOBAL_LOADS)))
+        return stored / (stored + loaded) if stored and loaded else None
 
     @property
     def sector_reuse(self) -> float | None:

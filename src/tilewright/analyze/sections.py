@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.analyze.record import AnalyzeReport, Evidence, RoofRow, SetAside, Strategy
+from tilewright.analyze.record import AnalyzeReport, Count, Evidence, RoofRow, SetAside, Strategy
 from tilewright.receipt.drawing import kib, number
 
 
@@ -88,8 +88,8 @@ def _baseline(report: AnalyzeReport) -> Section:
 def _roofline(report: AnalyzeReport) -> Section:
     roof = report.roofline
     facts = [
-        ("operations", f"{_big(roof.flops.value, 'FLOP')} ({roof.flops.source})"),
-        ("DRAM bytes", f"{_big(roof.dram_bytes.value, 'B')} unique ({roof.dram_bytes.source})"),
+        ("operations", _counted(roof.flops, "FLOP")),
+        ("DRAM bytes", _counted(roof.dram_bytes, "B, unique")),
     ]
     if roof.least_us is not None:
         facts.append(("least time", f"{roof.least_us:,.4g} us by the roofs below"))
@@ -137,7 +137,8 @@ def _sass(report: AnalyzeReport) -> Section:
     line = f" at line {sass.line}" if sass.line is not None else ""
     cycles = (
         f"{sass.trip_cycles:,.0f} cycles for one warp alone: {sass.trip_issue_cycles:,.0f} issuing, "
-        f"{sass.trip_global_wait:,.0f} waiting for global memory, {sass.trip_near_wait:,.0f} for shared memory and units"
+        f"{sass.trip_global_wait:,.0f} waiting for global memory, "
+        f"{sass.trip_near_wait:,.0f} for shared memory and units"
     )
     facts = [
         ("hot code", f"{_KINDS[sass.kind]}{line}, {sass.instructions:,} instructions a trip"),
@@ -212,10 +213,12 @@ def aside_text(item: SetAside) -> str:
 _UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def _big(value: float | None, unit: str) -> str:
+def _counted(count: Count, unit: str) -> str:
+    return f"not known ({count.source})" if count.value is None else f"{_big(count.value, unit)} ({count.source})"
+
+
+def _big(value: float, unit: str) -> str:
     """``137 GFLOP``; decimal prefixes, as the cards' datasheets have them."""
-    if value is None:
-        return "not known:"
     for size, prefix in _UNITS:
         if value >= size:
             return f"{value / size:.4g} {prefix}{unit}"

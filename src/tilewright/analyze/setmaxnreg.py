@@ -39,7 +39,7 @@ def _by_text(text: str) -> str:
 def _entry_text(ptx: str, kernel: str) -> str:
     """From the kernel's head to the next one's."""
     heads = list(_ENTRY.finditer(ptx))
-    for head, following in zip(heads, [*heads[1:], None], strict=True):
+    for number, head in enumerate(heads):
         if head[1] == kernel:
-            return ptx[head.start() : following.start() if following else len(ptx)]
+            return ptx[head.start() : heads[number + 1].start() if number + 1 < len(heads) else len(ptx)]
     return ""

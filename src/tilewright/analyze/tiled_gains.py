@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tilewright.analyze.facts import Facts
-from tilewright.arch.occupancy import register_cliff
 from tilewright.plan.decide import Decision, Prediction, decide
 
 # Names of the plan's variants that are no pipelining.
@@ -21,7 +20,7 @@ class TiledGains:
         decision: the plan's own, with its reasons.
         best: the pipelined variant that it ranks first: ``cp_async2``; "" where there is none.
         pipeline: of that variant, wider loads included. alone: the same without what wider loads bring by themselves.
-        widen, cap, halved: wider loads alone; one more block by fewer registers; half a tile. None: not possible.
+        widen: wider loads alone; None where they are not possible.
     """
 
     decision: Decision
@@ -29,8 +28,6 @@ class TiledGains:
     pipeline: Prediction
     alone: Prediction
     widen: Prediction | None
-    cap: Prediction | None
-    halved: Prediction | None
 
 
 def tiled_gains(facts: Facts) -> TiledGains | None:
@@ -44,23 +41,4 @@ def tiled_gains(facts: Facts) -> TiledGains | None:
     total = rings[best] if best else ONE
     by_width = widen.speedup if widen is not None and "single" not in best else 1.0
     alone = Prediction(total.speedup / by_width, total.low / by_width, total.high / by_width)
-    return TiledGains(known, best, total, alone, widen, _capped(facts), _halved(facts))
-
-
-def _capped(facts: Facts) -> Prediction | None:
-    assert facts.tiled is not None
-    assert facts.budget is not None
-    if facts.fit is None:
-        return None
-    cap = register_cliff(facts.arch, facts.warps * facts.arch.warp_size, facts.fit.blocks_per_sm + 1)
-    registers = {**facts.tiled.variant_registers, "cap_registers": cap}
-    asked = replace(facts.tiled, variant_registers=registers)
-    return decide(asked, facts.budget, facts.arch).predicted.get("cap_registers")
-
-
-def _halved(facts: Facts) -> Prediction | None:
-    assert facts.tiled is not None
-    assert facts.budget is not None
-    registers = {**facts.tiled.variant_registers, "retile": facts.registers}
-    asked = replace(facts.tiled, variant_registers=registers, retiled="BK")
-    return decide(asked, facts.budget, facts.arch).predicted.get("retile")
+    return TiledGains(known, best, total, alone, widen)

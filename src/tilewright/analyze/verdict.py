@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.analyze.facts import FLOOR_NAMES, Facts
 from tilewright.analyze.floors import clock_hz
 from tilewright.analyze.record import Bound, Verdict
+from tilewright.analyze.strategies.memory import REUSED
 
 _BOUNDS: dict[str, Bound] = {"dram": "memory", "l2": "memory", "l1": "memory", "latency": "latency"}
 # SPEC of the profiling method: 20 points apart decide; both below 40 are latency; DRAM above 70 is the wall.
@@ -28,6 +29,8 @@ def verdict(facts: Facts) -> Verdict:
     reason = f"{FLOOR_NAMES.get(names[0], names[0])} takes longest: {_figure(shown[names[0]], unit)}"
     if len(names) > 1:
         reason += f"; next is {FLOOR_NAMES.get(names[1], names[1])}, {_figure(shown[names[1]], unit)}"
+    if names[0] == "dram" and facts.reuse is not None and facts.reuse < REUSED:
+        reason += ". Each byte is used once: tiling brings nothing"
     return Verdict(bound, names[0], reason, shown, "us" if unit == "us" else "cycles")
 
 

@@ -45,13 +45,13 @@ class Work:
 
     Attributes:
         traffic: of a block. operations: of the launch, by precision of the card's peaks (or the emulator's own kind).
-        loads: global loads (and copies) that a warp makes. source: which run. lines: what wastes most, in words.
+        read_bytes: of global memory, by a block. source: which run. lines: what wastes most, in words.
         problem: why nothing was counted.
     """
 
     traffic: Traffic | None = None
     operations: Mapping[str, float] = field(default_factory=dict)
-    loads: float = 0.0
+    read_bytes: float = 0.0
     source: str = ""
     lines: tuple[str, ...] = ()
     problem: str = ""
@@ -185,8 +185,7 @@ def _work(counters: Counters, ran: int, blocks: int, source: str) -> Work:
     for kind, n in counters.operations.items():
         name = PRECISIONS.get(kind, kind)
         operations[name] = operations.get(name, 0.0) + n * share * blocks
-    loads = (counters.mix.get("load_global", 0.0) + counters.mix.get("copy", 0.0)) * share / WARP
-    return Work(traffic, operations, loads, source, _wasteful(counters))
+    return Work(traffic, operations, counters.global_bytes_read * share, source, _wasteful(counters))
 
 
 def _wasteful(counters: Counters) -> tuple[str, ...]:

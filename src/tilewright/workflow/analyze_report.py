@@ -27,6 +27,7 @@ from tilewright.arch.devices import Device
 from tilewright.errors import TilewrightError
 from tilewright.launch.bind import BoundLaunch
 from tilewright.receipt import record
+from tilewright.sass.operands import access_bytes
 from tilewright.sass.proof import OverlapProof, prove
 from tilewright.workflow.analyze_counts import (
     MAX_BYTES,
@@ -79,7 +80,7 @@ def make_report(
         raise _no_block(asked.path)
     facts = _facts(subject, arch, device, loop, proof, sized, work, tiled, given)
     residence, fit = residency(arch, device, facts.threads, facts.registers, facts.smem_bytes, facts.blocks)
-    facts = replace(facts, fit=fit, capped=capped_build(subject, tiled, fit, facts.threads, say))
+    facts = replace(facts, fit=fit, capped=capped_build(subject, fit, facts.threads, say))
     return _report(subject, facts, sized, work, given, tiled, reason, residence)
 
 
@@ -210,15 +211,16 @@ def _facts(
 
 
 def _trips(loop: HotLoop, proof: OverlapProof, tiled: Tiled, work: Work, threads: int) -> float | None:
-    """Trips of the hot loop per block: from the sizes, or from the loads that were counted."""
+    """Trips of the hot loop per block: from the sizes, or from the bytes that were counted."""
     if loop.kind == "straight":
         return 1.0
     if tiled.num_tiles is not None and loop.kind == "k_loop":
         return tiled.num_tiles / max(proof.tiles_per_trip, 1)
-    loads = loop.count(GLOBAL_LOADS | {"LDGSTS"})
-    if work.traffic is None or not loads:
+    loads = loop.of(GLOBAL_LOADS | {"LDGSTS"})
+    read = threads * sum(map(access_bytes, loads))
+    if work.traffic is None or not read:
         return None
-    return max(1.0, work.loads / -(-threads // 32) / loads)
+    return max(1.0, work.read_bytes / read)
 
 
 def _flops(work: Work, given: AnalyzeOptions, loop: HotLoop) -> tuple[Count, dict[str, float]]:

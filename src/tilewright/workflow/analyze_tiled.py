@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tilewright.analyze.facts import Capped
+from tilewright.analyze.hot_loop import hot_loop
 from tilewright.arch.arch import load_arch
 from tilewright.arch.occupancy import Occupancy
 from tilewright.launch.bind import BoundLaunch, LaunchChange
@@ -71,7 +72,7 @@ def tiled_of(
     return Tiled(facts, plan, tiles, reduction, step)
 
 
-def capped_build(subject: Subject, tiled: Tiled, fit: Occupancy, threads: int, say: Say) -> Capped | None:
+def capped_build(subject: Subject, fit: Occupancy, threads: int, say: Say) -> Capped | None:
     """Ask the compiler for one more block per SM, where registers alone stand in its way; None: it was not asked."""
     if subject.opened is None or not fit.blocks_per_sm or fit.limiter != "registers":
         return None
@@ -79,7 +80,7 @@ def capped_build(subject: Subject, tiled: Tiled, fit: Occupancy, threads: int, s
     if any(count < wanted for name, count in fit.limits.items() if name != "registers"):
         return None
     from tilewright.build.artifact import CompileFailure
-    from tilewright.sass.proof import OverlapProof
+    from tilewright.sass.listing import disassemble
     from tilewright.tiled.kernel import Refusal
     from tilewright.workflow.bench import Bench
 
@@ -92,9 +93,14 @@ def capped_build(subject: Subject, tiled: Tiled, fit: Occupancy, threads: int, s
     say("asking the compiler for fewer registers")
     built = opened.compiler.build(text)
     if isinstance(built, CompileFailure):
-        return Capped(subject.registers, 0, f"with a bound of {wanted} blocks it does not compile: {built.message}")
+        return Capped(
+            subject.registers, 0, None, f"with a bound of {wanted} blocks it does not compile: {built.message}"
+        )
     used, before = built.resources, opened.baseline.resources
     spilled = max(used.spill_bytes - before.spill_bytes, used.stack_bytes - before.stack_bytes, 0)
     if not spilled and used.registers >= before.registers:
-        return Capped(used.registers, 0, f"asked for {wanted} blocks, the compiler kept {used.registers} registers")
-    return Capped(used.registers, spilled)
+        return Capped(
+            used.registers, 0, None, f"asked for {wanted} blocks, the compiler kept {used.registers} registers"
+        )
+    function = disassemble(built.cubin, opened.compiler.settings).function(built.kernel)
+    return Capped(used.registers, spilled, hot_loop(function) if function is not None else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.analyze.demand import PASS_BYTES, SECTOR_BYTES, WARP
+from tilewright.analyze.demand import PASS_BYTES, SECTOR_BYTES, WARP, Rates, global_passes
 from tilewright.analyze.facts import Facts, evidence, floor_evidence
 from tilewright.analyze.floors import floors, gain
 from tilewright.analyze.hot_loop import GLOBAL_LOADS, width_bytes
@@ -19,13 +19,17 @@ REUSED = 1.5  # bytes asked for over unique bytes
 CONFLICTED = 1.1  # passes over those without conflicts
 NARROW_BYTES = 4
 VECTOR_BYTES = 16
-# Between the tile of a block and the sectors that a warp touches, L1 keeps a part: how much is not modelled.
+# Of the reads, a tile leaves 5 in 8 (four words of a row at a time), an 8 x 8 patch a thread 1 in 8.
+SHARED_READS, PATCH_READS = 0.625, 0.125
+WORTH_TILING = 1.1
 NOT_COUNTED = "nothing was run here that counts it: a sidecar (or a kernel that one can be drafted for) would"
 
 
 def coalesce(facts: Facts) -> Judged:
     """Sectors per request against the fewest that could hold the bytes."""
     traffic = facts.traffic
+    if traffic is None and "sectors_per_load" in facts.metrics:
+        return _coalesce_by_profile(facts)
     if traffic is None:
         return SetAside("coalesce", f"sectors per request are not known: {NOT_COUNTED}")
     if not traffic.requests:
@@ -35,13 +39,12 @@ def coalesce(facts: Facts) -> Judged:
         evidence("sectors per request", touched, facts.traffic_source),
         evidence("sectors that would do", ideal, facts.traffic_source),
     )
-    if traffic.sectors < WASTE * traffic.ideal_sectors:
+    # Two rows that a warp reads one element of each take two sectors where one could hold both: no pattern to mend.
+    if traffic.sectors < WASTE * traffic.ideal_sectors or touched - ideal < 1:
         return SetAside("coalesce", "accesses are coalesced already", shown)
     share = traffic.ideal_sectors / traffic.sectors
-    lsu = traffic.sectors / 4 - max(traffic.requests, traffic.ideal_sectors / 4)
-    better = replace(
-        facts.demand, l2_bytes=facts.demand.l2_bytes * share, lsu=max(facts.demand.lsu - max(lsu, 0.0), 1.0)
-    )
+    lsu = max(facts.demand.lsu - (traffic.sectors - traffic.ideal_sectors), 1.0)
+    better = replace(facts.demand, l2_bytes=facts.demand.l2_bytes * share, lsu=lsu)
     speedup = gain(facts.before, better, facts.setting)
     return recommend(
         facts,
@@ -54,6 +57,24 @@ def coalesce(facts: Facts) -> Judged:
     )
 
 
+def _coalesce_by_profile(facts: Facts) -> Judged:
+    """The same where nothing was run here, but ncu counted the loads' sectors."""
+    touched = facts.metrics["sectors_per_load"]
+    mean = width_bytes([i for i in facts.loop.trip if i.opcode in GLOBAL_LOADS or i.opcode == "LDGSTS"]) or 4.0
+    shown = (
+        evidence("sectors per load", touched, "ncu"),
+        evidence("sectors that would do", mean, f"32 lanes of {mean:.3g} bytes, SASS"),
+    )
+    if touched < WASTE * mean or touched - mean < 1:
+        return SetAside("coalesce", "loads are coalesced already", shown)
+    # The floors took them as coalesced: as they are, they take so much more.
+    apart = facts.warps * facts.demand.trips * (touched - mean)
+    worse = replace(facts.demand, l2_bytes=facts.demand.l2_bytes * touched / mean, lsu=facts.demand.lsu + apart)
+    speedup = floors(worse, facts.setting).total / facts.before.total
+    how = "Let consecutive threads take consecutive elements of a row; turn a transposed access in shared memory."
+    return recommend(facts, "coalesce", speedup, shown, how=how, effort="small", low=speedup**0.5)
+
+
 def tile(facts: Facts) -> Judged:
     """Bytes asked for again and again that shared memory could give."""
     if facts.stages_tiles and facts.loop.kind == "k_loop":
@@ -61,27 +82,38 @@ def tile(facts: Facts) -> Judged:
     reuse = facts.reuse
     if reuse is None:
         return SetAside("tile", f"how often a byte is used is not known: {NOT_COUNTED}")
+    counted = facts.traffic_source or "SASS, the grid"
     shown = (
-        evidence("bytes asked for per unique byte", reuse, f"{facts.traffic_source}; {facts.dram_bytes.source}"),
+        evidence("bytes asked for per unique byte", reuse, f"{counted}; {facts.dram_bytes.source}"),
         *floor_evidence(facts, "dram", "l2"),
     )
     if reuse < REUSED:
         return SetAside("tile", "tiling brings nothing: each byte is used once, so there is none to keep", shown)
-    assert facts.traffic is not None
-    best = replace(facts.demand, l2_bytes=facts.traffic.sectors * SECTOR_BYTES / reuse)
-    best = replace(best, alone=best.alone - best.global_wait * (1 - 1 / min(reuse, 8.0)))
+    if facts.traffic is None:
+        return SetAside("tile", f"by how much reads would shrink is not known: {NOT_COUNTED}", shown)
+    demand = facts.demand
+    reads = min(global_passes(facts.traffic, Rates.load()), demand.lsu)
+    best = replace(
+        demand,
+        l2_bytes=facts.traffic.sectors * SECTOR_BYTES / reuse,
+        lsu=demand.lsu - reads * (1 - SHARED_READS),
+        alone=demand.alone - demand.global_wait * (1 - 1 / min(reuse, 8.0)),
+    )
     setting = replace(facts.setting, l1_share=0.0)
-    high = floors(facts.demand, setting).total / floors(best, setting).total
     speedup = gain(facts.before, best, setting)
+    if speedup < WORTH_TILING:
+        return SetAside("tile", f"the model expects {speedup:.2f}x of it: too little for a change that large", shown)
+    patches = gain(facts.before, replace(best, lsu=demand.lsu - reads * (1 - PATCH_READS)), setting)
     return recommend(
         facts,
         "tile",
         speedup,
         shown,
-        how="Stage a tile per block in shared memory, use each byte of it from there as often as the tile is wide.",
+        how="Stage a tile per block in shared memory, use each byte of it from there as often as the tile is wide; "
+        "then let each thread compute a patch.",
         effort="large",
         low=max(1.0, speedup / facts.spread),
-        high=max(high, speedup * facts.spread),
+        high=max(patches, speedup * facts.spread),
     )
 
 
@@ -168,18 +200,19 @@ def fuse(facts: Facts) -> Judged:
     rest = max(cycles for name, cycles in found.cycles.items() if name != "dram")
     if found.highest != "dram":
         return SetAside("fuse", "DRAM is not what holds it back", shown)
-    kept = facts.dram_bytes.value - facts.output_bytes
-    bytes_after = kept if kept > 0 else facts.dram_bytes.value / 2
-    after = max(found.cycles["dram"] * bytes_after / facts.dram_bytes.value, rest)
+    share = facts.output_share
+    if share is None:
+        return SetAside(
+            "fuse", "DRAM is the wall: only fewer bytes help; what part of them is written is not known", shown
+        )
+    after = max(found.cycles["dram"] * (1 - share), rest)
     speedup = found.cycles["dram"] / after
+    source = facts.dram_bytes.source if facts.output_bytes else _SASS
     return recommend(
         facts,
         "fuse",
         speedup,
-        (
-            *shown,
-            evidence("of the unique bytes are the output", f"{facts.output_bytes:,.0f} B", facts.dram_bytes.source),
-        ),
+        (*shown, evidence("of the unique bytes are written", f"{share:.0%}", source)),
         how="If the next kernel reads this output, compute it there: neither is written nor read again. "
         "Nothing else moves a kernel at the DRAM wall.",
         effort="large",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilewright.analyze.demand import Rates, demand_of
 from tilewright.analyze.facts import Facts, evidence, floor_evidence
 from tilewright.analyze.floors import gain
+from tilewright.analyze.hot_loop import LOCAL
 from tilewright.analyze.record import Evidence, SetAside
 from tilewright.analyze.strategies.judge import Judged, recommend
-from tilewright.analyze.tiled_gains import TiledGains
 from tilewright.arch.occupancy import register_cliff, smem_cliff
 
 _TABLES = "occupancy tables"
@@ -17,9 +18,11 @@ ENOUGH_SHARE = 0.5
 # A block that runs fewer trips than this is not cut any further: its prologue and its reduction would weigh more.
 LEAST_TRIPS = 4
 FULL_WAVES = 4.0
+# Registers that a compiler can mostly do without, as a share; where the source is here, it is asked instead.
+EASY_CUT = 0.2
 
 
-def cap_registers(facts: Facts, tiled: TiledGains | None) -> Judged:
+def cap_registers(facts: Facts) -> Judged:
     """One more block per SM, where registers alone stand in its way."""
     fit = facts.fit
     if fit is None:
@@ -44,16 +47,26 @@ def cap_registers(facts: Facts, tiled: TiledGains | None) -> Judged:
         why = f"{fit.warps_per_sm} of {facts.arch.max_warps_per_sm} warps are resident: more are rarely worth anything"
         return SetAside("cap_registers", why, shown)
     capped = facts.capped
-    if capped is not None and (capped.problem or capped.spill_bytes):
-        spilled = f"held to {cap} registers the compiler spills {capped.spill_bytes} bytes a thread"
-        return SetAside("cap_registers", capped.problem or spilled, shown)
-    if capped is not None:
-        shown += (evidence("registers when capped", capped.registers, "compiled: nothing spills"),)
-    if tiled is not None and tiled.cap is not None:
-        speedup, low, high = tiled.cap.speedup, tiled.cap.low, tiled.cap.high
-    else:
-        speedup = gain(facts.before, facts.demand, replace(facts.setting, blocks_per_sm=wanted))
-        low, high = speedup / facts.spread, min(speedup * facts.spread, wanted / fit.blocks_per_sm)
+    if capped is None and cap < (1 - EASY_CUT) * facts.registers:
+        lost = facts.registers - cap
+        why = f"{lost} of {facts.registers} registers would have to go, and no source is here to ask the compiler with"
+        return SetAside("cap_registers", why, shown)
+    if capped is not None and capped.problem:
+        return SetAside("cap_registers", capped.problem, shown)
+    demand = facts.demand
+    if capped is not None and capped.loop is not None:
+        trips = demand.trips if demand.is_whole else None
+        demand = demand_of(capped.loop, facts.arch, facts.warps, trips, facts.traffic, Rates.load())
+        spilled = f", {capped.spill_bytes} B spilled a thread" if capped.spill_bytes else ", nothing spilled"
+        inside = capped.loop.count(LOCAL)
+        if inside > facts.loop.count(LOCAL):
+            why = f"held to {cap} registers the compiler spills in the hot loop ({inside} accesses per trip)"
+            return SetAside("cap_registers", why, shown)
+        shown += (
+            evidence("registers when capped", f"{capped.registers}{spilled}", "compiled"),
+            evidence("of that in its hot loop", inside, "SASS of that build"),
+        )
+    speedup = gain(facts.before, demand, replace(facts.setting, blocks_per_sm=wanted))
     return recommend(
         facts,
         "cap_registers",
@@ -61,12 +74,12 @@ def cap_registers(facts: Facts, tiled: TiledGains | None) -> Judged:
         (*shown, *floor_evidence(facts, "latency")),
         how=f"__launch_bounds__({facts.threads}, {wanted}): the compiler keeps to {cap} registers.",
         effort="small",
-        low=low if capped is not None else min(low, 1.0),
-        high=high,
+        low=speedup / facts.spread if capped is not None else min(speedup / facts.spread, 1.0),
+        high=max(speedup, min(speedup * facts.spread, wanted / fit.blocks_per_sm)),
     )
 
 
-def shrink_shared(facts: Facts, tiled: TiledGains | None) -> Judged:
+def shrink_shared(facts: Facts) -> Judged:
     """One more block per SM, where shared memory alone stands in its way."""
     fit = facts.fit
     if fit is None:
@@ -89,22 +102,16 @@ def shrink_shared(facts: Facts, tiled: TiledGains | None) -> Judged:
     if fit.share >= ENOUGH_SHARE:
         why = f"{fit.warps_per_sm} of {facts.arch.max_warps_per_sm} warps are resident: more are rarely worth anything"
         return SetAside("shrink_shared", why, shown)
-    modelled = gain(facts.before, facts.demand, replace(facts.setting, blocks_per_sm=wanted))
-    low, high = modelled / facts.spread, modelled * facts.spread
-    halves = tiled is not None and tiled.halved is not None and facts.budget is not None
-    if halves and facts.smem_bytes - facts.budget.staged_bytes // 2 <= most:  # type: ignore[union-attr]
-        found = tiled.halved  # type: ignore[union-attr]
-        assert found is not None
-        modelled, low, high = found.speedup, found.low, found.high
+    speedup = gain(facts.before, facts.demand, replace(facts.setting, blocks_per_sm=wanted))
     return recommend(
         facts,
         "shrink_shared",
-        modelled,
+        speedup,
         (*shown, *floor_evidence(facts, "latency")),
         how=f"Half of BK (or of BM), fewer stages, or scratch that shares the tiles' bytes: {most:,} bytes or less.",
         effort="small",
-        low=low,
-        high=high,
+        low=min(speedup / facts.spread, 1.0),  # half a tile has twice the barriers, and less reuse
+        high=max(speedup, min(speedup * facts.spread, wanted / fit.blocks_per_sm)),
     )
 
 
@@ -135,7 +142,11 @@ def more_blocks(facts: Facts) -> Judged:
         alone=d.alone / parts,
         global_wait=d.global_wait / parts,
     )
-    speedup = gain(facts.before, cut, replace(facts.setting, blocks=facts.blocks * parts))
+    # Every part writes its sums, and they are read again to be added.
+    sums = 2 * (parts - 1) * facts.output_bytes
+    dram = facts.setting.dram_bytes
+    after = replace(facts.setting, blocks=facts.blocks * parts, dram_bytes=None if dram is None else dram + sums)
+    speedup = gain(facts.before, cut, after)
     return recommend(
         facts,
         "more_blocks",
@@ -143,7 +154,7 @@ def more_blocks(facts: Facts) -> Judged:
         (*shown, *floor_evidence(facts, "latency")),
         how=f"Split the loop over about {parts} times as many blocks (split-K), or take smaller tiles.",
         effort="large",
-        low=max(1.0, speedup / facts.spread / 1.2),  # the partial results have to be added
+        low=max(1.0, speedup / facts.spread / 1.2),  # adding them takes a launch, or atomics
     )
 
 
