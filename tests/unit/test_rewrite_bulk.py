@@ -194,6 +194,14 @@ def test_a_guard_in_unsigned_arithmetic_is_asked_at_both_ends() -> None:
     )
 
 
+def test_two_expressions_inside_one_macro_are_two() -> None:
+    """Both stand where the macro is used; taken for one they would cancel out, and elements be neighbours."""
+    at = "a[(row0 + r) * K + AT(q) + k0]"
+    text = kernel(LOOP.replace("a[(row0 + r) * K + k0 + q]", at))
+    assert only("#define AT(q) (q)" + text).row_bytes == 64
+    assert "no plain index" in why_not("#define AT(q) ((q) * (1 + K / 7 - K / 8))" + text).message
+
+
 def test_the_guard_may_say_what_lies_outside() -> None:
     guard = "(row0 + r >= M || k0 + q >= K) ? 0.0f : a["
     m = only(kernel(LOOP.replace("(row0 + r < M && k0 + q < K) ? a[", guard).replace(" : 0.0f;", ";")))

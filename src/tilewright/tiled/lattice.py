@@ -154,8 +154,9 @@ class Lattice:
         found = self._form(expr)
         if found is not None:
             return found
-        # The same for all threads, and every name of it stands outside: a symbol of its own.
-        if self.is_outside(expr) and self.uniformity.uniform(expr) and self.kind(expr) is not None:
+        # The same for all threads, and every name of it stands outside: a symbol of its own. Not inside a macro, where
+        # many expressions have one span.
+        if not expr.span.within and self.is_outside(expr) and self.uniformity.uniform(expr) and self.kind(expr) is not None:
             return self.symbol(f"<{expr.span.start}:{expr.span.end}>")
         return None
 
