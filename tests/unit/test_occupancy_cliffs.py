@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tilewright.arch.arch import Arch, known_archs, load_arch
 from tilewright.arch.cliffs import RESOURCES, Launch, Resource, change_text, cliff_text, cliffs, ladder, limits_text
 from tilewright.arch.occupancy import occupancy, preferred_carveout, register_cliff, smem_cliff, split_registers
+from tilewright.arch.work import accumulator_registers
 from tilewright.errors import TilewrightError
 
 KIB = 1024
@@ -108,11 +109,18 @@ def test_sm_86_holds_16_blocks() -> None:
     assert (fit.blocks_per_sm, fit.limiter) == (16, "blocks")
 
 
-def test_a_128x128_accumulator_fits_128_threads() -> None:
+def test_a_128x128_accumulator_does_not_exceed_the_register_file() -> None:
     """128 x 128 FP32 sums are 128 registers of each of 128 threads, with 127 to spare."""
-    fit = occupancy(load_arch("sm_86"), 128, 128 + 40, 0)
-    assert fit.blocks_per_sm == 3
-    assert 128 * 128 // 128 == 128 < load_arch("sm_86").max_registers_per_thread
+    arch = load_arch("sm_86")
+    assert accumulator_registers(128, 128, 128) == 128 < arch.max_registers_per_thread
+    assert occupancy(arch, 128, 128 + 40, 0).blocks_per_sm == 3
+
+
+def test_an_attention_accumulator_of_512_columns_does_not_fit_256_threads() -> None:
+    assert accumulator_registers(128, 64, 256) == 32
+    needed = accumulator_registers(128, 512, 256)
+    assert needed == 256 > load_arch("sm_90a").max_registers_per_thread
+    assert occupancy(load_arch("sm_90a"), 256, needed, 0).blocks_per_sm == 0
 
 
 def test_130_registers_are_two_too_many() -> None:

@@ -102,6 +102,12 @@ def attention(
     return OpCount(ops, 2.0 * batch * head_dim * (heads * queries + shared * keys) * item_bytes)
 
 
+def accumulator_registers(rows: int, columns: int, threads: int, item_bytes: int = 4) -> int:
+    """Registers of a thread that hold its share of a block's rows x columns sums."""
+    _positive(rows=rows, columns=columns, threads=threads, item_bytes=item_bytes)
+    return -(-rows * columns * item_bytes // (4 * threads))
+
+
 def convolution(
     batch: int,
     channels: int,
