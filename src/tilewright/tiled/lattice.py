@@ -156,7 +156,8 @@ class Lattice:
             return found
         # The same for all threads, and every name of it stands outside: a symbol of its own. Not inside a macro, where
         # many expressions have one span.
-        if not expr.span.within and self.is_outside(expr) and self.uniformity.uniform(expr) and self.kind(expr) is not None:
+        alike = self.is_outside(expr) and self.uniformity.uniform(expr) and not expr.span.within
+        if alike and self.kind(expr) is not None:
             return self.symbol(f"<{expr.span.start}:{expr.span.end}>")
         return None
 
