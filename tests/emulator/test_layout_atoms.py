@@ -13,7 +13,7 @@ from tilewright.errors import TilewrightError
 from tilewright.layout.atoms import Operand, atom, atom_names, element_bits, wgmma_smem
 from tilewright.layout.layout import Layout
 from tilewright.layout.notation import parse_layout
-from tilewright.layout.tiled import tiled_mma
+from tilewright.layout.tiled import tiled_atom, tiled_mma
 
 MMA = [name for name in atom_names() if name.startswith("mma.")]
 RUN = [name for name in MMA if name.split(".")[2] not in ("s4", "u4")]
@@ -227,6 +227,19 @@ def test_a_tiled_mma_covers_its_tile() -> None:
         warp = slice(thread // 32 * 32, thread // 32 * 32 + 32)
         assert set(c_rows[thread]) <= set(a_rows[warp].ravel())
         assert set(c_cols[thread]) <= set(b_rows[warp].ravel())
+
+
+def test_a_tiled_matrix_load_covers_its_tile() -> None:
+    whole = tiled_atom(atom("ldmatrix.x2"), Layout((2, 2), (2, 1)), (32, 32))
+    rows, cols = places(whole)
+    assert rows.shape == (128, 8)
+    assert sorted(whole.layout.offsets()) == list(range(32 * 32))
+    single = places(atom("ldmatrix.x2").operands["d"])
+    for warp in range(4):  # warp 2r + c: 16 rows from 16 r, 8 columns from 8 c; and once more 16 columns on
+        part = slice(32 * warp, 32 * warp + 32)
+        np.testing.assert_array_equal(rows[part, :4], single[0] + 16 * (warp // 2))
+        np.testing.assert_array_equal(cols[part, :4], single[1] + 8 * (warp % 2))
+        np.testing.assert_array_equal(cols[part, 4:], single[1] + 8 * (warp % 2) + 16)
 
 
 @pytest.mark.parametrize("name", ["wmma.m16n16k16.f16", "mma.m8n8k4.f16"])

@@ -4,31 +4,62 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from product_sidecars import product_sidecar
-from trap_kernels import gemm
+from trap_kernels import MATH, gemm
 
 from tilewright.launch.sidecar import parse_sidecar
+from tilewright.rewrite import ldg
+from tilewright.rewrite.result import RewrittenSource
 from tilewright.settings import Settings
-from tilewright.tiled.kernel import TiledKernel
+from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.opening import Opened, open_file
 from tilewright.workflow.trip_sets import trip_sets
 from tilewright.workflow.understanding import understand
 
-_LAUNCH = 'grid = [2, 2, 1]\nblock = [16, "H", 1]'
+_LAUNCH = 'grid = [2, 2, 1]\nblock = [16, "{height}", 1]'
 
 
-def _opened(tmp_path: Path, *heights: int, more: str = "") -> Opened:
+def _opened(tmp_path: Path, *heights: int, height: str | int = "H", more: str = "", text: str = "") -> Opened:
     named = zip(("default", "low"), heights, strict=False)
     sizes = "\n".join(f"{n} = {{ M = 32, N = 32, K = 64, H = {h} }}" for n, h in named)
     path = tmp_path / "k.cu"
-    path.write_text(gemm())
-    spec = parse_sidecar(product_sidecar("gemm", _LAUNCH + more, sizes, fill=""), tmp_path / "k.toml")
+    path.write_text(text or gemm())
+    spec = parse_sidecar(
+        product_sidecar("gemm", _LAUNCH.format(height=height) + more, sizes, fill=""), tmp_path / "k.toml"
+    )
     return open_file(path.read_bytes(), path, None, spec, "sm_86", Settings(cache_dir=tmp_path / "cache"), False)
 
 
-def test_only_one_block_for_all_sizes_is_relied_on(tmp_path: Path) -> None:
-    assert _opened(tmp_path, 16, 16).block == (16, 16, 1)
+def test_a_block_that_a_size_decides_about_is_not_relied_on(tmp_path: Path) -> None:
+    """Not where it differs from set to set, and not where it happens to be the same: another size is another block."""
     assert _opened(tmp_path, 16, 8).block is None
+    assert _opened(tmp_path, 16, 16).block is None
+    assert _opened(tmp_path, 16).block is None
+    assert _opened(tmp_path, 16, height=16).block == (16, 16, 1)
+    assert _opened(tmp_path, 16, height="T").block == (16, 16, 1)
+
+
+BY_ROWS = (
+    "for (int r = ty; r < T; r += blockDim.y) As[r][tx] = A[(blockIdx.y * T + r) * K + k0 + tx];\n"
+    "        for (int r = ty; r < T; r += blockDim.y) Bs[r][tx] = B[(k0 + r) * N + col];"
+)
+ROWS = gemm(load=BY_ROWS, compute="for (int r = ty; r < T; r += blockDim.y) " + MATH.replace("[ty]", "[r]"))
+
+
+@pytest.mark.parametrize("height", ["H", 8])
+def test_registers_are_not_counted_by_a_block_of_some_sizes(height: str | int, tmp_path: Path) -> None:
+    """Two rows a thread wait in two registers: with a block of four rows it would be four."""
+    opened = _opened(tmp_path, 8, height=height, text=ROWS)
+    kernel = understand(opened.kernel, opened.block)
+    assert isinstance(kernel, TiledKernel), kernel
+    written = ldg.rewrite(kernel, False, 48 * 1024)
+    if height == "H":
+        assert isinstance(written, Refusal)
+        assert "trip count of a copy loop is not constant" in written.message
+    else:
+        assert isinstance(written, RewrittenSource)
+        assert "float As_next[2];" in written.text
 
 
 def test_bytes_that_a_size_decides_about_are_no_number(tmp_path: Path) -> None:
@@ -42,7 +73,7 @@ def test_bytes_that_a_size_decides_about_are_no_number(tmp_path: Path) -> None:
 def test_a_size_of_the_block_is_not_grown_beyond_what_can_be_launched(tmp_path: Path) -> None:
     """Looking for the size that the K-loop runs over tries large values: one that no launch takes is no error."""
     opened = _opened(tmp_path, 16)
-    kernel = understand(opened.kernel, opened.block)
+    kernel = understand(opened.kernel, (16, 16, 1))
     assert isinstance(kernel, TiledKernel)
     name, sets = trip_sets(kernel, opened.compiler.spec, {}, (3,))
     assert name == "K"

@@ -98,27 +98,40 @@ def smem(
 def tiled_copy(
     *,
     threads: str,
-    values: str,
+    values: str | None = None,
+    atom: str | None = None,
+    tile: str | None = None,
     bits: int = 16,
     svg: Path | None = None,
     json: Json = False,
 ) -> int:
-    """Threads over a tile, each with a block of values: the thread-value layout of the copy.
+    """Threads over a tile, each with a block of values, or warps with an ldmatrix: the thread-value layout of the copy.
 
     Parameters
     ----------
     threads
-        (row, column) to thread, such as "(16,4):(4,1)".
+        (row, column) to thread, such as "(16,4):(4,1)"; with --atom, to warp, such as "(2,2)".
     values
         (row, column) to value of one thread, such as "(1,8)".
+    atom
+        Instead of --values: ldmatrix.x4 or another, which each warp repeats over the tile.
+    tile
+        With --atom: (rows,columns) of the whole tile.
     bits
-        Of an element.
+        Of an element; with --atom, 16.
     """
     from tilewright.layout import notation, reports, tiled
+    from tilewright.layout.atoms import atom as atom_of
 
-    found = tiled.tiled_copy(notation.parse_plain(threads), notation.parse_plain(values))
-    operand = reports.copy_operand(found, bits)
-    name = f"copy {threads} x {values}"
+    if (values is None) == (atom is None):
+        raise TilewrightError("cli/usage", "tiled-copy needs either --values or --atom.", {}, "See `layout --help`.")
+    laid = notation.parse_plain(threads)
+    if atom is not None:
+        operand = tiled.tiled_atom(atom_of(atom), laid, _sizes(tile, 2))
+    else:
+        assert values is not None
+        operand = reports.copy_operand(tiled.tiled_copy(laid, notation.parse_plain(values)), bits)
+    name = f"copy {threads} x {values or atom}"
     report = reports.ThreadsReport(name, operand.layout[0].size, (reports.operand_report("tile", operand),))
     return _threads(report, {"tile": operand}, svg, json)
 
@@ -148,13 +161,8 @@ def tiled_mma(
     """
     from tilewright.layout import notation, reports, tiled
     from tilewright.layout.atoms import atom as atom_of
-    from tilewright.layout.tuples import flatten
 
-    sizes = None if tile is None else flatten(notation.parse_tuple(tile))
-    if sizes is not None and len(sizes) != 3:
-        raise TilewrightError("layout/tiled", f"--tile is (M,N,K), not {tile}.")
-    whole = None if sizes is None else (sizes[0], sizes[1], sizes[2])
-    found = tiled.tiled_mma(atom_of(name), notation.parse_plain(atoms), whole)
+    found = tiled.tiled_mma(atom_of(name), notation.parse_plain(atoms), _sizes(tile, 3))
     operands = {key: value for key, value in found.operands.items() if operand in (None, key)}
     shown = tiled.TiledMma(found.threads, found.tile, operands)
     return _threads(reports.tiled_mma_report(name, shown), operands, svg, json)
@@ -258,6 +266,19 @@ OPERATIONS = (
     ("banks", banks, '"(64,64):(64,1)" --bytes 2 --pattern ldmatrix'),
     ("solve", solve, "--rows 64 --cols 64 --bytes 2 --write rows16 --read ldmatrix"),
 )
+
+
+def _sizes(text: str | None, count: int) -> tuple[int, ...] | None:
+    """A tile as that many numbers."""
+    from tilewright.layout.notation import parse_tuple
+    from tilewright.layout.tuples import flatten
+
+    if text is None:
+        return None
+    sizes = flatten(parse_tuple(text))
+    if len(sizes) != count:
+        raise TilewrightError("layout/tiled", f"--tile has {count} sizes, such as (64,32,16); have {text}.")
+    return sizes
 
 
 def _threads(report: ThreadsReport, operands: Mapping[str, Operand], svg: Path | None, json: bool) -> int:

@@ -128,6 +128,11 @@ def requests_of(shared: AnyLayout, thread_values: AnyLayout, element_bytes: int,
             "layout/width",
             f"{values} values of {element_bytes} bytes are no whole number of {width_bytes}-byte accesses.",
         )
+    largest = shared_memory()["largest_bytes"]
+    if max(shared.size, thread_values.size) * element_bytes > largest:
+        raise TilewrightError(
+            "layout/outside", f"{shared} or {thread_values} is larger than shared memory, which has {largest} bytes."
+        )
     places, elements = thread_values.offsets(), shared.offsets()
     if max(places) >= len(elements):
         raise TilewrightError(

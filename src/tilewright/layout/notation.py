@@ -14,8 +14,8 @@ from tilewright.layout.algebra import Tiler
 from tilewright.layout.layout import AnyLayout, ComposedLayout, Layout, Swizzle
 from tilewright.layout.tuples import IntTuple, column_major, congruent, written
 
-_TOKEN = re.compile(r"\s*(?:(?P<number>-?_?\d+)|(?P<name>Sw|o\b)|(?P<mark>[(),:<>_]))")
-_DEEPEST = 50
+_TOKEN = re.compile(r"\s*(?:(?P<number>-?_?[0-9]+)|(?P<name>Sw|o\b)|(?P<mark>[(),:<>_]))")
+_DEEPEST, _MOST_DIGITS = 50, 18
 
 
 def parse_layout(text: str) -> AnyLayout:
@@ -91,8 +91,11 @@ class _Reader:
             raise self.error(f"{token!r} {why}")
 
     def number(self, what: str) -> int:
-        if not re.fullmatch(r"-?_?\d+", self.peek()):
+        token = self.peek()
+        if not re.fullmatch(r"-?_?[0-9]+", token):
             raise self.error(what)
+        if len(token) > _MOST_DIGITS:
+            raise self.error(f"a number of at most {_MOST_DIGITS} digits")
         return int(self.take().replace("_", ""))
 
     def end(self) -> None:

@@ -30,7 +30,8 @@ class Tile:
     """Rows of elements, one after another in shared memory.
 
     Raises:
-        TilewrightError: ``layout/tile``, where it has no elements, or elements of other than 1, 2, 4, 8 or 16 bytes.
+        TilewrightError: ``layout/tile``, where it has no elements, or elements of other than 1, 2, 4, 8 or 16 bytes, or
+            more bytes than a block's shared memory.
     """
 
     rows: int
@@ -43,6 +44,12 @@ class Tile:
                 "layout/tile",
                 f"A tile has rows and columns of elements of 1, 2, 4, 8 or 16 bytes; have {self.rows} x {self.cols} of "
                 f"{self.element_bytes}.",
+            )
+        if self.bytes > shared_memory()["largest_bytes"]:
+            raise TilewrightError(
+                "layout/tile",
+                f"{self.rows} x {self.cols} elements of {self.element_bytes} bytes are {self.bytes}; a block has "
+                f"{shared_memory()['largest_bytes']} bytes of shared memory at most.",
             )
 
     @property

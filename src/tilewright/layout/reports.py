@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilewright.errors import TilewrightError
 from tilewright.layout.atoms import Atom, Operand
 from tilewright.layout.banks import passes, requests_of
 from tilewright.layout.layout import AnyLayout, ComposedLayout
@@ -150,14 +151,28 @@ def banks_by_threads(shared: AnyLayout, threads: AnyLayout, element_bytes: int, 
 
 
 def banks_by_pattern(shared: AnyLayout, pattern: Pattern, element_bytes: int) -> BanksReport:
-    """Of a named pattern over a shared layout of (rows, columns)."""
+    """Of a named pattern over a shared layout of (rows, columns).
+
+    Raises:
+        TilewrightError: ``layout/not_contiguous``, ``layout/misaligned``: the layout takes a vector apart.
+    """
 
     def address(place: Place | None) -> int | None:
         if place is None:
             return None
         row, byte = place
         element, rest = divmod(byte, element_bytes)
-        return shared(row, element) * element_bytes + rest
+        first = shared(row, element)
+        for more in range(1, pattern.width_bytes // element_bytes):
+            if shared(row, element + more) != first + more:
+                raise TilewrightError(
+                    "layout/not_contiguous",
+                    f"{pattern.name} accesses {pattern.width_bytes} bytes of row {row} at once, but in {shared} column "
+                    f"{element + more} does not follow column {element}.",
+                    {},
+                    "Take a pattern of narrower accesses, or the transposed tile.",
+                )
+        return first * element_bytes + rest
 
     requests = [tuple(map(address, request)) for request in pattern.requests]
     return _banks(str(shared), pattern.name, pattern.width_bytes, requests)

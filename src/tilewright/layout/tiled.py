@@ -12,6 +12,9 @@ from tilewright.layout.tiling import product
 from tilewright.layout.tuples import modes
 from tilewright.layout.tuples import product as size_of
 
+# More places than a tile of any block has; numberings are checked place by place.
+_MOST_PLACES = 1 << 18
+
 
 @dataclass(frozen=True)
 class TiledCopy:
@@ -37,18 +40,52 @@ def tiled_copy(threads: Layout, values: Layout) -> TiledCopy:
             modes than rows and columns.
     """
     for what, layout in (("threads", threads), ("values", values)):
-        if layout.rank > 2 or sorted(layout.offsets()) != list(range(layout.size)):
+        if layout.rank > 2 or not _numbers_each_once(layout):
             raise TilewrightError(
                 "layout/tiled",
                 f"The {what} {layout} must be of rows and columns, and number each place once, from 0 to "
                 f"{layout.size - 1}.",
             )
+    if threads.size * values.size > _MOST_PLACES:
+        raise TilewrightError("layout/tiled", f"A tile has at most {_MOST_PLACES} places.")
     threads, values = _of_rank_two(threads), _of_rank_two(values)
     # Of a place of the tile: thread + threads.size · value; its inverse, of thread and value: the place.
     placed = product(threads, values, "raked")
     layout = compose(right_inverse(placed), compact((threads.size, values.size)))
     rows, cols = (size_of(mode) for mode in modes(placed.shape))
     return TiledCopy(layout, rows, cols)
+
+
+def tiled_atom(atom: Atom, warps: Layout, tile: tuple[int, ...] | None = None) -> Operand:
+    """A matrix move (ldmatrix, stmatrix) over several warps, each of which repeats it over a tile.
+
+    Args:
+        warps: (row, column) to warp, such as ``(2,2)``.
+        tile: (rows, columns); a multiple of the atom's own times ``warps``; None: one atom for each warp.
+
+    Raises:
+        TilewrightError: ``layout/tiled``, as of ``tiled_mma``.
+    """
+    if set(atom.operands) != {"d"}:
+        raise TilewrightError("layout/tiled", f"{atom.name} moves no matrix: take ldmatrix or stmatrix.")
+    own = atom.operands["d"]
+    if warps.rank > 2 or not _numbers_each_once(warps):
+        raise TilewrightError("layout/tiled", f"{warps} must number the warps of (rows, columns), each once from 0 on.")
+    numbers = bundle(*(warps[i] for i in range(warps.rank)), *(Layout(1, 0),) * (3 - warps.rank))
+    counts = [size_of(mode) for mode in modes(numbers.shape)]
+    whole = _tile((own.rows * counts[0], own.cols * counts[1]), tile)
+    return _spread(own, (0, 1), counts, (whole[0], whole[1]), numbers)
+
+
+def _numbers_each_once(layout: Layout) -> bool:
+    return layout.size <= _MOST_PLACES and sorted(layout.offsets()) == list(range(layout.size))
+
+
+def _tile(least: tuple[int, ...], asked: tuple[int, ...] | None) -> tuple[int, ...]:
+    whole = least if asked is None else asked
+    if len(whole) != len(least) or any(have < 1 or have % need for have, need in zip(whole, least, strict=True)):
+        raise TilewrightError("layout/tiled", f"The tile {whole} is no multiple of {least}: atom times atoms.")
+    return whole
 
 
 def _of_rank_two(layout: Layout) -> Layout:
@@ -70,7 +107,7 @@ class TiledMma:
     operands: dict[str, Operand]
 
 
-def tiled_mma(atom: Atom, atoms: Layout, tile: tuple[int, int, int] | None = None) -> TiledMma:
+def tiled_mma(atom: Atom, atoms: Layout, tile: tuple[int, ...] | None = None) -> TiledMma:
     """An mma over several warps (or warpgroups), each of which repeats it (CuTe's ``make_tiled_mma``).
 
     Args:
@@ -83,14 +120,11 @@ def tiled_mma(atom: Atom, atoms: Layout, tile: tuple[int, int, int] | None = Non
     """
     if not {"a", "c"} <= set(atom.operands):
         raise TilewrightError("layout/tiled", f"{atom.name} is no matrix multiply-add.")
-    if atoms.rank > 3 or sorted(atoms.offsets()) != list(range(atoms.size)):
+    if atoms.rank > 3 or not _numbers_each_once(atoms):
         raise TilewrightError("layout/tiled", f"{atoms} must number the atoms of (m, n, k), each once from 0 on.")
     counts = [size_of(mode) for mode in modes(atoms.shape)] + [1] * (3 - atoms.rank)
     sizes = (atom.operands["c"].rows, atom.operands["c"].cols, atom.operands["a"].cols)
-    least = tuple(count * size for count, size in zip(counts, sizes, strict=True))
-    whole = least if tile is None else tile
-    if any(have < 1 or have % need for have, need in zip(whole, least, strict=True)):
-        raise TilewrightError("layout/tiled", f"The tile {whole} is no multiple of {least}: atom times atoms.")
+    whole = _tile(tuple(count * size for count, size in zip(counts, sizes, strict=True)), tile)
     numbers = bundle(*(atoms[i] for i in range(atoms.rank)), *(Layout(1, 0),) * (3 - atoms.rank))
     axes = {"a": (0, 2), "b": (1, 2), "c": (0, 1)}
     operands = {
