@@ -144,7 +144,7 @@ class GpuExecutor:
         arrays: DeviceArrays,
         arguments: list[np.generic | np.ndarray] | None = None,
     ) -> None:
-        """Put one launch on the stream. `arguments`: made before, by `kernel_arguments`; by default they are made now."""
+        """Put one launch on the stream; `arguments` as `kernel_arguments` makes them, now where they are not given."""
         from cuda.core import LaunchConfig
         from cuda.core import launch as cuda_launch
 
