@@ -8,7 +8,7 @@ from typing import Literal
 from tilewright.arch.arch import Arch
 from tilewright.skeleton.elements import ELEMENTS
 from tilewright.skeleton.sidecars import Array, Scalar, sidecar
-from tilewright.skeleton.skeleton import Formula, Skeleton, filled, refusal
+from tilewright.skeleton.skeleton import Formula, Skeleton, filled, finished, refusal
 
 ITEM_BYTES = 2
 ROWS_OF_A_WARP = 16
@@ -84,7 +84,7 @@ def attention_cuda(
     grid: Formula = ("ceil_div(N, BM)", "B * H", "1")
     smem = attention_smem_bytes(tile, d)
     return Skeleton(
-        text=filled("attention.cu", values),
+        text=finished(filled("attention.cu", values)),
         kernel=name,
         sidecar=_sidecar(name, grid, tile, element.dtype, smem, d),
         grid=grid,

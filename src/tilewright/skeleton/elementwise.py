@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilewright.arch.arch import Arch
 from tilewright.skeleton.elements import FLOATS, FloatDType
 from tilewright.skeleton.sidecars import Array, Scalar, sidecar
-from tilewright.skeleton.skeleton import Formula, Skeleton, filled, refusal
+from tilewright.skeleton.skeleton import Formula, Skeleton, filled, finished, refusal
 
 NAMES = "abcdefgh"
 
@@ -91,7 +91,7 @@ def elementwise_cuda(
     args += [Array("Y", element.dtype, ("n",), "out"), Scalar("n", "n", "int64")]
     sizes = {"default": {"n": 1 << 26}, "small": {"n": 1 << 16}, "ragged": {"n": 70001}}
     return Skeleton(
-        text=text,
+        text=finished(text),
         kernel=name,
         sidecar=sidecar(name, grid, tile.threads, 0, sizes, args),
         grid=grid,

@@ -9,7 +9,7 @@ from typing import Literal
 from tilewright.arch.arch import Arch
 from tilewright.skeleton.elements import ELEMENTS, Element, GemmDType, vector_of
 from tilewright.skeleton.sidecars import Array, Scalar, sidecar
-from tilewright.skeleton.skeleton import Formula, Pass, Skeleton, filled, refusal
+from tilewright.skeleton.skeleton import Formula, Pass, Skeleton, filled, finished, refusal
 
 Form = Literal["plain", "persistent", "split", "conv"]
 
@@ -214,7 +214,7 @@ def gemm_text(
             values[part] = str(values[part]).rstrip()
     values["store"] = _store(element, values, through_strips).rstrip()
     values["compute"] = filled(f"gemm_{element.kind}.cu", values).rstrip()
-    return filled("gemm.cu", values), constants
+    return finished(filled("gemm.cu", values)), constants
 
 
 def _store(element: Element, values: Mapping[str, str | int], through_strips: bool) -> str:

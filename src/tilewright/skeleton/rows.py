@@ -9,7 +9,7 @@ from typing import Literal
 from tilewright.arch.arch import Arch
 from tilewright.skeleton.elements import FLOATS, FloatDType, FloatElement, vector_of
 from tilewright.skeleton.sidecars import Array, Scalar, sidecar
-from tilewright.skeleton.skeleton import Formula, Pass, Skeleton, filled, refusal
+from tilewright.skeleton.skeleton import Formula, Pass, Skeleton, filled, finished, refusal
 
 RowOp = Literal["sum", "softmax", "layernorm"]
 WARP = 32
@@ -116,7 +116,7 @@ def _text(name: str, op: RowOp, tile: RowTile, element: FloatElement, constants:
         values["saved"] = filled(f"rows_saved_{op}.cu", values).rstrip()
         values["second"] = filled("rows_second_sum.cu" if op == "sum" else "rows_second_apply.cu", values)
     values["kernels"] = filled("rows_kernel_split.cu" if tile.split > 1 else "rows_kernel_whole.cu", values).rstrip()
-    return filled("rows.cu", values)
+    return finished(filled("rows.cu", values))
 
 
 def _sizes(columns: int, width: int) -> dict[str, dict[str, int]]:

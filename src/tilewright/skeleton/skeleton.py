@@ -59,10 +59,28 @@ class Skeleton:
     second: Pass | None = None
 
 
+_REMARK = re.compile(r"^(constexpr \S+ \S+ = [^;]*;) +(// .*)$")
+
+
+def finished(text: str) -> str:
+    """A filled text with the remarks of neighbouring constants below one another, and no more than one empty line."""
+    lines = re.sub(r"\n{3,}", "\n\n", text).split("\n")
+    start = 0
+    while start < len(lines):
+        end = start
+        while end < len(lines) and lines[end].startswith("constexpr ") and lines[end].rstrip().count(";") == 1:
+            end += 1
+        parted = [_REMARK.match(line) for line in lines[start:end]]
+        width = max((len(part[1]) for part in parted if part), default=0)
+        for at, part in enumerate(parted, start):
+            lines[at] = f"{part[1].ljust(width)}  {part[2]}" if part else lines[at]
+        start = max(end, start + 1)
+    return "\n".join(lines)
+
+
 def filled(name: str, values: Mapping[str, str | int]) -> str:
     """The text ``texts/name`` with its ``$names`` replaced; a name without a value is an error of this package."""
-    text = Template(files(__package__).joinpath("texts", name).read_text("utf-8")).substitute(values)
-    return re.sub(r"\n{3,}", "\n\n", text)
+    return Template(files(__package__).joinpath("texts", name).read_text("utf-8")).substitute(values)
 
 
 def refusal(reason: str, message: str, hint: str, **facts: object) -> TilewrightError:

@@ -9,7 +9,7 @@ from typing import Literal
 from tilewright.skeleton.elements import ELEMENTS, FLOATS, FloatDType, GemmDType
 from tilewright.skeleton.elementwise import NAMES
 from tilewright.skeleton.sidecars import Array, Scalar, triton_sidecar
-from tilewright.skeleton.skeleton import Formula, filled, refusal
+from tilewright.skeleton.skeleton import Formula, filled, finished, refusal
 
 WARPS = (1, 2, 4, 8, 16, 32)
 DOT_LEAST = 16  # tl.dot takes no smaller extent
@@ -49,7 +49,13 @@ def gemm_triton(
     precision = {"tf32": 'input_precision="tf32"', "fp32": 'input_precision="ieee"', "int8": "out_dtype=tl.int32"}
     options = precision.get(dtype, "out_dtype=tl.float32")
     constants = {"BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_K": bk, "GROUP_M": group_m}
-    words: dict[str, str | int] = {"bm": bm, "bn": bn, "bk": bk, "group_m": group_m, "accumulator": element.accumulator_dtype}
+    words: dict[str, str | int] = {
+        "bm": bm,
+        "bn": bn,
+        "bk": bk,
+        "group_m": group_m,
+        "accumulator": element.accumulator_dtype,
+    }
     words |= {"dot_options": options}
     args: list[Array | Scalar] = [
         Array("A", element.dtype, ("BATCH", "M", "K"), fill=element.fill),
@@ -159,6 +165,6 @@ def _made(
     sizes: Mapping[str, Mapping[str, int]],
     args: Sequence[Array | Scalar],
 ) -> TritonSkeleton:
-    source = filled(f"triton_{text}.py.txt", {**words, "num_warps": warps, "num_stages": stages})
+    source = finished(filled(f"triton_{text}.py.txt", {**words, "num_warps": warps, "num_stages": stages}))
     told = triton_sidecar(kernel, grid, constants, warps, stages, sizes, args)
     return TritonSkeleton(source, kernel, told, grid, constants, warps, stages)

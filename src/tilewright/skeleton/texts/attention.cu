@@ -1,9 +1,9 @@
 // Attention, forward: O = softmax(scale * Q * K^T) * V for every head; $type_words in and out, sums in FP32.
 // Q, K, V and O are heads x N x D, row-major.
 //
-// A block keeps BM queries of one head and walks the keys in tiles of BN through a ring of STAGES buffers; each warp has
-// its own rows of queries, so no warp waits for another's softmax. The running sums are rescaled when a larger score
-// appears, so a row of scores is never kept (Milakov and Gimelshein 2018; Dao 2023).
+// A block keeps BM queries of one head and walks the keys in tiles of BN through a ring of STAGES buffers; each warp
+// has its own rows of queries, so no warp waits for another's softmax. The running sums are rescaled when a larger
+// score appears, so a row of scores is never kept (Milakov and Gimelshein 2018; Dao 2023).
 //
 // N is free; what lies beyond is read as zeros and masked. The pointers must be 16-byte aligned.
 
@@ -203,7 +203,8 @@ __device__ __forceinline__ void store(float (&out)[MT][DT][4], float (&sum)[MT][
             const int row = warp_row + m * 16 + half * 8 + lane / 4;
             #pragma unroll
             for (int d = 0; d < DT; ++d) {
-                *reinterpret_cast<unsigned*>(queries + row * ROW_BYTES + swizzled<ROW_BYTES>(row, d) * 16 + lane % 4 * 4)
+                unsigned char* at = queries + row * ROW_BYTES + swizzled<ROW_BYTES>(row, d) * 16 + lane % 4 * 4;
+                *reinterpret_cast<unsigned*>(at)
                     = packed(out[m][d][half * 2] * share, out[m][d][half * 2 + 1] * share);
             }
         }
@@ -220,7 +221,7 @@ __device__ __forceinline__ void store(float (&out)[MT][DT][4], float (&sum)[MT][
     }
 }
 
-// Grid: tiles of queries (x), heads of all batches (y). The last tiles come first: under a causal mask they are longest.
+// Grid: tiles of queries (x), heads of all batches (y). The last tiles come first: a causal mask makes them longest.
 extern "C" __global__ void __launch_bounds__(THREADS)
 $name(const T* __restrict__ Q, const T* __restrict__ K, const T* __restrict__ V, T* __restrict__ O, int N, float scale)
 {

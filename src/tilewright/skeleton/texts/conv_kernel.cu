@@ -2,7 +2,8 @@ static_assert(SPLIT_K == 1, "one block sums all of K");
 
 // Grid: one block for each tile of pixels and filters.
 extern "C" __global__ void __launch_bounds__(THREADS)
-$name(const T* __restrict__ X, const T* __restrict__ F, Out* __restrict__ Y, int images, int H, int W, int C, int filters)
+$name(const T* __restrict__ X, const T* __restrict__ F, Out* __restrict__ Y, int images, int H, int W, int C,
+     int filters)
 {
     extern __shared__ __align__(128) unsigned char smem[];
     // The wrong vectors for this shape: stop, rather than read beside it.

@@ -1,5 +1,5 @@
-// 16 bytes of a row into shared memory, VEC elements at a time. Of the row only count_left elements exist (fewer than
-// none: the row itself does not); the rest become zeros, and nothing is read beyond: a copy of size 0 only writes zeros.
+// 16 bytes of a row into shared memory, VEC elements at a time. Only count_left elements of it exist (0 or less: none);
+// the rest become zeros, and nothing is read beyond: a copy of size 0 only writes zeros.
 template <int VEC>
 __device__ __forceinline__ void copy_chunk(unsigned to, const T* from, int count_left, bool is_wanted)
 {
@@ -28,7 +28,8 @@ __device__ __forceinline__ void copy_chunk(unsigned to, const T* from, int count
             } else {
                 asm volatile("{ .reg .pred p; setp.ne.b32 p, %3, 0;\n"
                              "@p cp.async.ca.shared.global [%0], [%1], %4, %2; }\n"
-                             :: "r"(to + i * (int)sizeof(T)), "l"(from + i), "r"(size), "r"((int)is_wanted), "n"(BYTES));
+                             :: "r"(to + i * (int)sizeof(T)), "l"(from + i), "r"(size), "r"((int)is_wanted),
+                                "n"(BYTES));
             }
         }
     }

@@ -47,6 +47,8 @@ __device__ __forceinline__ void multiply_tiles(Sum (&sums)[TM][TN / 4][4], unsig
 {
     const int lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32;
+    const int warp_row = warp / WARPS_N * WM;
+    const int warp_col = warp % WARPS_N * WN;
     if (tiles <= 0) {
         return;
     }
@@ -64,7 +66,7 @@ __device__ __forceinline__ void multiply_tiles(Sum (&sums)[TM][TN / 4][4], unsig
         // A group is committed also when nothing is copied, so that their count stays right.
         loader.copy(ring + write * STAGE_BYTES);
         commit_copies();
-        multiply_tile(sums, ring + read * STAGE_BYTES, warp / WARPS_N * WM + lane / 8, warp % WARPS_N * WN + lane % 8 * 4);
+        multiply_tile(sums, ring + read * STAGE_BYTES, warp_row + lane / 8, warp_col + lane % 8 * 4);
         read = read + 1 == STAGES ? 0 : read + 1;
         write = write + 1 == STAGES ? 0 : write + 1;
     }

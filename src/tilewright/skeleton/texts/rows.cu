@@ -1,8 +1,8 @@
 // $title
 // X and Y are R x C, row-major. $grid_words
 //
-// WORKERS threads share a row and read it in rounds of LOADS vectors each, so that as many loads are under way together.
-// What they gather is merged by shuffles, and between warps through shared memory, always in the same order.
+// WORKERS threads share a row and read it in rounds of LOADS vectors each: so many loads are under way together. What
+// they gather is merged by shuffles, and between warps through shared memory, always in the same order.
 // $reread
 // C must be a multiple of VEC, and the pointers as well aligned. VEC = 1 fits everything.
 

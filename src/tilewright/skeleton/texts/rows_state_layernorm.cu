@@ -1,5 +1,5 @@
-// What is known of the columns read so far. Means and squared deviations from them are merged as Chan, Golub and LeVeque
-// do: a difference of large sums would lose the variance.
+// What is known of the columns read so far. Means and squared deviations from them are merged as Chan, Golub and
+// LeVeque do: a difference of large sums would lose the variance.
 struct State {
     float count;
     float mean;
