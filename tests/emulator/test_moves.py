@@ -43,6 +43,7 @@ def test_all_three_are_verified_and_say_what_they_are(tmp_path: Path) -> None:
     assert cap.resources.registers is not None
     assert cap.resources.registers <= 48 < receipt.baseline.resources.registers
     assert "5 blocks per SM instead of 4" in cap.notes[0]
+    assert "a launch of more than 256 threads a block fails" in cap.notes[1]
     # One constant, and half the math for half a tile.
     assert changed_lines(half) == ["-constexpr int BK = 16;  // deep", "+constexpr int BK = 8;  // deep"]
     assert half.proof.mma_per_tile == half.proof.baseline_mma_per_tile == 128

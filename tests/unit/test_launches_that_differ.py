@@ -41,7 +41,8 @@ def test_a_block_that_a_size_decides_about_is_not_relied_on(tmp_path: Path) -> N
 
 
 BY_ROWS = (
-    "for (int r = ty; r < T; r += blockDim.y) As[r][tx] = A[(blockIdx.y * T + r) * K + k0 + tx];\n"
+    "for (int r = ty; r < T; r += blockDim.y) for (int q = tx; q < T; q += blockDim.x) "
+    "As[r][q] = A[(blockIdx.y * T + r) * K + k0 + q];\n"
     "        for (int r = ty; r < T; r += blockDim.y) Bs[r][tx] = B[(k0 + r) * N + col];"
 )
 ROWS = gemm(load=BY_ROWS, compute="for (int r = ty; r < T; r += blockDim.y) " + MATH.replace("[ty]", "[r]"))
@@ -59,7 +60,7 @@ def test_registers_are_not_counted_by_a_block_of_some_sizes(height: str | int, t
         assert "trip count of a copy loop is not constant" in written.message
     else:
         assert isinstance(written, RewrittenSource)
-        assert "float As_next[2];" in written.text
+        assert "float Bs_next[2];" in written.text
 
 
 def test_bytes_that_a_size_decides_about_are_no_number(tmp_path: Path) -> None:

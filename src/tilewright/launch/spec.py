@@ -127,6 +127,10 @@ class LaunchSpec:
         """Whether no buffer that is written overlaps one that is read: said, and no argument shares a buffer."""
         return self.assume.get("no_alias", False) and all(a.alias_of is None for a in self.args)
 
+    def is_sized(self, *parts: Expression) -> bool:
+        """Whether sizes decide about an expression: what it is at the sets of the sidecar says nothing of others."""
+        return any(part.names() & set(self.sizes["default"]) for part in parts)
+
     def place(self, *path: str | int) -> Place:
         """The place of a key, for messages about it: ``spec.place("args", 2, "dtype")``."""
         return Place(str(self.path), self.lines.of(path))

@@ -73,9 +73,9 @@ class Bench:
         if threads is None:
             hint = "a sidecar, or __launch_bounds__, says it"
             return Refusal("not_understood", "how many threads a block has is not known", function.line, hint)
-        most = self._most_threads(change)
-        if not function.launch_bounds and most != threads:
-            what = "the size sets launch blocks of different sizes, or nothing launches it: no bound can be written"
+        spec = self.compiler.spec
+        if not function.launch_bounds and (spec is None or spec.is_sized(*spec.block)):
+            what = "sizes decide how many threads a block has, or nothing launches it: no bound can be written"
             return Refusal("not_understood", what, function.line)
         # The variant's own text, but what its names stand for is the file's.
         read = read_source(text.encode(), before.file, before.headers)
@@ -86,6 +86,12 @@ class Bench:
             return Refusal("not_understood", error.message, function.line)
         return bounded(read, own, threads, blocks, lambda x: self._value(x, change))
 
+    def bound_note(self, change: LaunchChange) -> str:
+        """What a bound that is written means for other launches; "" where the kernel has one already."""
+        if self.opened.function.launch_bounds:
+            return ""
+        return f"bounded now: a launch of more than {self._threads(change)} threads a block fails"
+
     def _value(self, text: str, change: LaunchChange) -> int | None:
         try:
             return parse(text).evaluate_int({**self.constants, **change.constants})
@@ -95,10 +101,3 @@ class Bench:
     def _threads(self, change: LaunchChange) -> int | None:
         spec = self.compiler.spec
         return self.threads if spec is None else prod(bind(spec, "default", self.constants, change).block)
-
-    def _most_threads(self, change: LaunchChange) -> int | None:
-        """The largest block of any size set; a bound below it would make launches fail."""
-        spec = self.compiler.spec
-        if spec is None:
-            return None
-        return max(prod(bind(spec, name, self.constants, change).block) for name in spec.sizes)

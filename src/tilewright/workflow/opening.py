@@ -78,8 +78,7 @@ class Opened:
     """What the analysis starts from.
 
     Attributes:
-        block: threads of a block, where they are the same at every size set. shared_bytes: dynamic shared memory,
-            where no size decides about it: a variant's own is a number.
+        block: threads of a block. shared_bytes: dynamic shared memory. Each where no size decides about it.
         notes: what was chosen where the file leaves a choice. template: the template arguments, in order.
     """
 
@@ -132,11 +131,9 @@ def open_file(
         if spec.reference is not None:
             load_reference(spec.reference)  # a reference that cannot be read is found here, not on the GPU
         launches = [bind(spec, name, constants) for name in spec.sizes]
-        # Nothing may rest on what is not the same at every size.
-        blocks = {x.block for x in launches}
-        block = blocks.pop() if len(blocks) == 1 else None
-        if not spec.shared_bytes.names() & set(spec.sizes["default"]):
-            shared_bytes = launches[0].shared_bytes
+        # Nothing may rest on what is the same at these sizes alone: a variant has it written in its text.
+        block = None if spec.is_sized(*spec.block) else launches[0].block
+        shared_bytes = None if spec.is_sized(spec.shared_bytes) else launches[0].shared_bytes
     notes = (chosen.note,) if chosen.note else ()
     return Opened(source, function, opened, compiler, baseline, block, shared_bytes, notes, tuple(arguments.values()))
 

@@ -16,6 +16,7 @@ from tilewright.receipt import record
 from tilewright.rewrite.pools import grown_bytes
 from tilewright.sass.nvdisasm import find_nvdisasm
 from tilewright.sass.proof import OverlapProof
+from tilewright.source import lexical
 from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.tiled.trips import trip_count
 from tilewright.workflow.bench import Bench
@@ -112,6 +113,11 @@ def _full(
     assumptions = [*kernel.assumptions]
     if spec is not None:
         assumptions += [f"{name} = {str(value).lower()} (sidecar)" for name, value in spec.assume.items()]
+        if opened.block is not None and b"blockDim" in lexical.without_comments(opened.source.text):
+            threads = " x ".join(map(str, opened.block))
+            assumptions.append(
+                f"a block has {threads} threads (sidecar): other launches would need variants of their own"
+            )
     return replace(
         base,
         tile=tile_record(kernel, math_name(kernel, proof)),

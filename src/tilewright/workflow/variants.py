@@ -256,6 +256,8 @@ def studied(
     told = list(notes)
     if best.source.remedy.text():
         told.append(f"added {best.source.remedy.text()}")
+    bound = bench.bound_note(change) if name == "cap_registers" or best.source.remedy.cap_registers else ""
+    told += [bound] if bound else []
     resources = bench.resources(best.artifact, change)
     if change.shared_bytes and change.shared_bytes != bench.dynamic_bytes(LaunchChange()):
         beyond = (resources.smem_bytes or 0) > bench.arch.smem_static_max_bytes
