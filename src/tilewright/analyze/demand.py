@@ -11,6 +11,7 @@ from importlib.resources import files
 from tilewright.analyze.hot_loop import ASYNC_COPIES, GLOBAL_LOADS, GLOBAL_STORES, LOCAL, SHARED_STORES, HotLoop
 from tilewright.analyze.serial import serial
 from tilewright.arch.arch import Arch
+from tilewright.arch.devices import Device
 from tilewright.sass.listing import Instruction
 from tilewright.sass.operands import MATRIX, access_bytes, is_barrier
 
@@ -89,11 +90,18 @@ class Rates:
 
 
 def demand_of(
-    loop: HotLoop, arch: Arch, warps: int, trips: float | None, traffic: Traffic | None, rates: Rates
+    loop: HotLoop,
+    arch: Arch,
+    device: Device | None,
+    warps: int,
+    trips: float | None,
+    traffic: Traffic | None,
+    rates: Rates,
 ) -> Demand:
     """The demand of one block of so many warps.
 
     Args:
+        device: for the rate of warp-group matrix instructions, which the card's dense peaks give.
         trips: of the hot loop, per block; None where they are not known.
         traffic: counted; without it accesses are taken as coalesced and free of bank conflicts.
     """
@@ -108,7 +116,7 @@ def demand_of(
         near += warps * sum(i.opcode in LOCAL for i in loop.trip) * rounds
         far = traffic.sectors * SECTOR_BYTES
         issue = max(issue, traffic.instructions if loop.kind == "straight" else 0.0)
-    pipes = {k: warps * v * rounds for k, v in _pipe_cycles(loop.trip, arch, rates).items()}
+    pipes = {k: warps * v * rounds for k, v in _pipe_cycles(loop.trip, arch, device, rates).items()}
     alone = one.cycles * rounds
     if any(map(is_barrier, loop.trip)):
         # Barriers keep the warps of a block in one phase: while it waits for loads, none of its pipes works.
@@ -154,7 +162,7 @@ def _macs(instruction: Instruction) -> float:
     return 0.0
 
 
-def _pipe_cycles(trip: Sequence[Instruction], arch: Arch, rates: Rates) -> dict[str, float]:
+def _pipe_cycles(trip: Sequence[Instruction], arch: Arch, device: Device | None, rates: Rates) -> dict[str, float]:
     """Cycles of each math pipe for one warp's trip."""
     out = {"tensor": 0.0, "fma": 0.0, "alu": 0.0, "mufu": 0.0}
     for i in trip:
@@ -165,16 +173,23 @@ def _pipe_cycles(trip: Sequence[Instruction], arch: Arch, rates: Rates) -> dict[
         elif i.opcode == "MUFU":
             out["mufu"] += WARP / rates.mufu_lanes_per_cycle
     for opcode, macs in matrix_macs(trip).items():
-        out["tensor"] += macs / mac_rate(opcode, trip, arch)
+        out["tensor"] += macs / mac_rate(opcode, trip, arch, device)
     return {name: cycles for name, cycles in out.items() if cycles}
 
 
-def mac_rate(opcode: str, trip: Sequence[Instruction], arch: Arch) -> float:
-    """Multiply-adds per cycle and SM of a matrix instruction: 8-bit, 16-bit, or half of that for TF32."""
-    if opcode[0] in "IQ":
-        return float(arch.int8_mac_per_cycle)
+def mac_rate(opcode: str, trip: Sequence[Instruction], arch: Arch, device: Device | None) -> float:
+    """Multiply-adds per cycle and SM of a matrix instruction: 8-bit, 16-bit, or half of that for TF32.
+
+    Those of warp groups reach the card's dense peak; ``mma.sync`` does not everywhere, and has rates of its own.
+    """
+    is_narrow = opcode[0] in "IQ"
     is_tf32 = any(i.opcode == opcode and "TF32" in i.modifiers for i in trip)
-    return arch.fp16_mac_per_cycle * (0.5 if is_tf32 else 1.0)
+    peak = device.peaks.get("int8" if opcode[0] == "I" else "fp8" if is_narrow else "fp16") if device else None
+    if opcode.endswith("GMMA") and device is not None and peak:
+        rate = peak / (2 * device.sms * device.boost_clock_hz)
+    else:
+        rate = float(arch.int8_mac_per_cycle if is_narrow else arch.fp16_mac_per_cycle)
+    return rate * (0.5 if is_tf32 else 1.0)
 
 
 def _lsu_passes(trip: Sequence[Instruction]) -> float:

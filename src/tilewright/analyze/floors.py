@@ -74,20 +74,15 @@ def floors(demand: Demand, setting: Setting) -> Floors:
         "l2": demand.l2_bytes * (1 - setting.l1_share) / arch.l2_bytes_per_cycle * blocks,
         **{name: cycles * blocks for name, cycles in demand.pipes.items()},
     }
-    clock = clock_hz(setting.device, arch) if setting.device is not None else None
-    if setting.dram_bytes is not None and setting.device is not None and clock and demand.is_whole:
-        found["dram"] = setting.dram_bytes / setting.device.dram_bytes_per_s * clock
+    device = setting.device
+    if setting.dram_bytes is not None and device is not None and demand.is_whole:
+        found["dram"] = setting.dram_bytes / device.dram_bytes_per_s * device.boost_clock_hz
     return Floors(found)
 
 
 def gain(before: Floors, demand: Demand, setting: Setting) -> float:
     """Time before over the time that a changed demand takes in a changed setting."""
     return before.total / floors(demand, setting).total
-
-
-def clock_hz(device: Device, arch: Arch) -> float | None:
-    """The clock that the datasheet's FP32 peak is for, ``peak / (2 * lanes * SMs)``; None where there is no peak."""
-    return device.peaks["fp32"] / (2 * arch.fma_lanes_per_cycle * device.sms) if "fp32" in device.peaks else None
 
 
 def without_global_wait(demand: Demand, share: float = 1.0) -> Demand:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from tilewright.sass.flow import Flow, flow_of
 from tilewright.sass.kloop import Work, find_k_loops, work_of
 from tilewright.sass.listing import Function, Instruction
-from tilewright.sass.operands import MATRIX, access_bytes
+from tilewright.sass.operands import MATRIX, access_bytes, is_matrix
 from tilewright.sass.staging import staged_loads
 from tilewright.sass.steady import steady_path
 
 # Code in an inner loop runs more often than the code around it; by how much is rarely known.
 _DEEPER = 8
+# An inner loop with less than this share of the work is a wait, or a tail.
+_SPIN_SHARE = 0.25
 _COUNTED = frozenset({"LDG", "LD", "STG", "ST", "LDGSTS", "LDS", "LDSM", "STS", "LDL", "STL", "MUFU", "ATOMG", "RED"})
 _WITH_WIDTH = frozenset({"LDG", "LD", "STG", "ST", "LDGSTS", "LDS", "STS", "LDL", "STL"})
 _WIDTHS = ("U8", "S8", "U16", "S16", "64", "128", "256")
@@ -72,7 +74,9 @@ def hot_loop(function: Function) -> HotLoop:
     staged = staged_loads(function, flow, loop)
     trip = tuple(code[i] for i in indices if not code[i].is_off)
     header = code[flow.blocks[loop.header].first]
-    kind = "k_loop" if k_loops else "loop"
+    # Where other warps copy the tiles, the loop that multiplies them is the K-loop all the same.
+    computes = any(is_matrix(i) for i in trip) and any(i.opcode in ASYNC_COPIES for i in whole)
+    kind = "k_loop" if k_loops or computes else "loop"
     return HotLoop(trip, kind, header.line, path is not None, sum(i in staged for i in indices), whole)
 
 
@@ -96,15 +100,19 @@ def width_bytes(instructions: list[Instruction]) -> float | None:
 
 
 def _busiest(function: Function, flow: Flow, work: Work) -> int | None:
+    """The loop with most accesses and math, an inner one before the one around it unless it does next to nothing."""
+    code = function.instructions
+    busy: list[int] = []
+    for loop in flow.loops:
+        inside = [i for b in loop.blocks for i in range(flow.blocks[b].first, flow.blocks[b].end)]
+        busy.append(sum((code[i].opcode in _COUNTED or i in work.math) and not code[i].is_off for i in inside))
     best, most = None, 0.0
     for at, loop in enumerate(flow.loops):
-        if flow.children(at):
-            continue  # the inner one is judged by itself
-        inside = [i for b in loop.blocks for i in range(flow.blocks[b].first, flow.blocks[b].end)]
-        code = function.instructions
-        busy = sum((code[i].opcode in _COUNTED or i in work.math) and not code[i].is_off for i in inside)
-        weight = busy * _DEEPER**loop.depth
-        if busy and weight > most:
+        inner = [j for j, other in enumerate(flow.loops) if other.blocks < loop.blocks]
+        if any(busy[j] >= _SPIN_SHARE * busy[at] for j in inner):
+            continue  # that one is judged by itself; a loop that only waits (for an mbarrier) is not
+        weight = float(busy[at] * _DEEPER**loop.depth)
+        if weight > most:
             best, most = at, weight
     return best
 

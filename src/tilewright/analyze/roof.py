@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.analyze.floors import clock_hz
 from tilewright.analyze.hot_loop import HotLoop
 from tilewright.analyze.record import Count, Roofline, RoofRow
 from tilewright.arch.arch import Arch
 from tilewright.arch.devices import Device
-from tilewright.arch.roofline import attainable, ridge_point
+from tilewright.arch.roofline import LEVELS, Level, attainable, bytes_per_s, ridge_point
 
 # The emulator's kinds of arithmetic → the card's peaks. Half-precision arithmetic of threads has no peak of its own.
 PRECISIONS = {
@@ -21,6 +20,7 @@ _OF_OPCODE = {"IMMA": "int8", "QMMA": "fp8", "QGMMA": "fp8", "IGMMA": "int8", "D
               "FFMA2": "fp32", "FADD": "fp32", "FMUL": "fp32", "DFMA": "fp64"}  # fmt: skip
 # A kind of arithmetic with less than this share of the work has no row.
 SMALL_SHARE = 0.05
+_LEVEL_NAMES: dict[Level, str] = {"dram": "DRAM", "l2": "L2", "shared": "shared"}
 
 
 def precision_of(loop: HotLoop) -> str | None:
@@ -42,16 +42,16 @@ def roofline(
     flops: Count,
     dram_bytes: Count,
     operations: Mapping[str, float],
-    l2_bytes: float | None,
+    moved: Mapping[Level, float],
     arch: Arch,
     device: Device | None,
     seconds: float | None,
 ) -> Roofline:
-    """Rows for every precision that does a fair share of the work, at DRAM and at L2.
+    """Rows for every precision that does a fair share of the work, at every memory level that is known.
 
     Args:
         operations: by precision, a key of the card's peaks.
-        l2_bytes: between L2 and the SMs, of the launch; None where they are not known.
+        moved: bytes of the launch at the other levels: between L2 and the SMs, and those of shared memory.
     """
     missing = [name for name, count in (("operations", flops), ("unique bytes", dram_bytes)) if not count.value]
     if device is None:
@@ -61,10 +61,9 @@ def roofline(
         return Roofline(flops, dram_bytes, dict(operations), reason=reason)
     total = sum(operations.values()) or flops.value
     named = {k: v for k, v in operations.items() if k in device.peaks and v > SMALL_SHARE * total}
-    levels = [("DRAM", dram_bytes.value, device.dram_bytes_per_s)]
-    clock = clock_hz(device, arch)
-    if l2_bytes and clock:
-        levels.append(("L2", l2_bytes, arch.l2_bytes_per_cycle * device.sms * clock))
+    rates = bytes_per_s(device, arch)
+    sizes: dict[Level, float] = {"dram": dram_bytes.value, **moved}
+    levels = [(level, sizes[level], rates[level]) for level in LEVELS if sizes.get(level)]
     rows = tuple(
         _row(level, precision, ops, size, speed, device.peaks[precision], seconds)
         for precision, ops in sorted(named.items(), key=lambda item: -item[1])
@@ -76,9 +75,9 @@ def roofline(
 
 
 def _row(
-    level: str, precision: str, ops: float, size: float, speed: float, peak: float, seconds: float | None
+    level: Level, precision: str, ops: float, size: float, speed: float, peak: float, seconds: float | None
 ) -> RoofRow:
     reach = attainable(peak, speed, ops, size)
     ridge = ridge_point(peak, speed)
     share = ops / seconds / reach if seconds else None
-    return RoofRow(level, precision, ops / size, peak, speed, ridge, reach, ops / size < ridge, share)
+    return RoofRow(_LEVEL_NAMES[level], precision, ops / size, peak, speed, ridge, reach, ops / size < ridge, share)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tilewright.analyze.facts import FLOOR_NAMES, Facts
-from tilewright.analyze.floors import clock_hz
 from tilewright.analyze.record import Bound, Verdict
 from tilewright.analyze.strategies.memory import REUSED
 
@@ -16,9 +15,8 @@ def verdict(facts: Facts) -> Verdict:
     """The class, what it rests on, and the floors."""
     found = facts.before
     unit, scale = "cycles", 1.0
-    clock = clock_hz(facts.device, facts.arch) if facts.device is not None else None
-    if facts.demand.is_whole and facts.blocks is not None and clock:
-        unit, scale = "us", 1e6 / clock
+    if facts.demand.is_whole and facts.blocks is not None and facts.device is not None:
+        unit, scale = "us", 1e6 / facts.device.boost_clock_hz
     shown = {name: round(cycles * scale, 3) for name, cycles in sorted(found.cycles.items(), key=lambda x: -x[1])}
     by_profile = _by_profile(facts)
     if by_profile is not None:

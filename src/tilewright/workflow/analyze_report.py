@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilewright import __version__
-from tilewright.analyze.demand import SECTOR_BYTES, Rates, demand_of
+from tilewright.analyze.demand import PASS_BYTES, SECTOR_BYTES, Rates, demand_of
 from tilewright.analyze.facts import Facts
 from tilewright.analyze.floors import Setting
 from tilewright.analyze.from_sass import tiled_from_sass
@@ -22,9 +22,12 @@ from tilewright.analyze.strategies.ranking import ranked
 from tilewright.analyze.tables import mix_rows
 from tilewright.analyze.verdict import verdict
 from tilewright.analyze.warnings import warnings_for
-from tilewright.arch.arch import Arch, load_arch
+from tilewright.arch.arch import Arch, canonical_arch, load_arch
 from tilewright.arch.devices import Device
+from tilewright.arch.roofline import Level
+from tilewright.arch.told import corrected
 from tilewright.errors import TilewrightError
+from tilewright.gpu.device import GpuInfo
 from tilewright.launch.bind import BoundLaunch
 from tilewright.receipt import record
 from tilewright.sass.operands import access_bytes
@@ -60,12 +63,12 @@ class Sized:
 
 
 def make_report(
-    asked: Asked, given: AnalyzeOptions, card: Device | None, gpu_name: str | None, say: Say
+    asked: Asked, given: AnalyzeOptions, card: Device | None, gpu: GpuInfo | None, say: Say
 ) -> AnalyzeReport:
     """Open, measure on paper, count, judge."""
     subject = open_subject(asked, say)
-    arch = load_arch(subject.target.arch)
-    device, reason = (card, "as asked with --device") if card is not None else card_for(arch.name, gpu_name)
+    arch, differences = _arch_of(subject, gpu)
+    device, reason = (card, "as asked with --device") if card is not None else card_for(arch.name, gpu)
     if device is not None and load_arch(device.arch).name != arch.name:
         message = f"The code is for {arch.name}, and {device.name} runs {device.arch}."
         raise TilewrightError(
@@ -81,7 +84,25 @@ def make_report(
     facts = _facts(subject, arch, device, loop, proof, sized, work, tiled, given)
     residence, fit = residency(arch, device, facts.threads, facts.registers, facts.smem_bytes, facts.blocks)
     facts = replace(facts, fit=fit, capped=capped_build(subject, fit, facts.threads, say))
-    return _report(subject, facts, sized, work, given, tiled, reason, residence)
+    report = _report(subject, facts, sized, work, given, tiled, reason, residence)
+    return replace(report, notes=(*report.notes, *differences))
+
+
+def _arch_of(subject: Subject, gpu: GpuInfo | None) -> tuple[Arch, tuple[str, ...]]:
+    """(the architecture, what the GPU here says otherwise): where there is one, its own answers win."""
+    arch = load_arch(subject.target.arch)
+    if gpu is None or canonical_arch(gpu.arch) != arch.name:
+        return arch, ()
+    told = {
+        "smem_per_sm_bytes": gpu.smem_per_sm_bytes,
+        "smem_optin_max_bytes": gpu.smem_per_block_bytes,
+        "smem_reserved_bytes": gpu.reserved_smem_bytes,
+        "registers_per_sm": gpu.registers_per_sm,
+        "max_threads_per_sm": gpu.threads_per_sm,
+        "max_blocks_per_sm": gpu.blocks_per_sm,
+    }
+    found, differences = corrected(arch, told)
+    return found, tuple(f"{difference.text}: the card's is used." for difference in differences)
 
 
 def _sized(subject: Subject, given: AnalyzeOptions) -> Sized:
@@ -164,7 +185,7 @@ def _facts(
     smem_bytes = subject.smem_bytes + launch.shared_bytes
     trips = _trips(loop, proof, tiled, work, threads)
     warps = -(-threads // arch.warp_size)
-    demand = demand_of(loop, arch, warps, trips, work.traffic, Rates.load())
+    demand = demand_of(loop, arch, device, warps, trips, work.traffic, Rates.load())
     flops, operations = _flops(work, given, loop)
     dram, output = _dram(sized, work, launch.blocks, given)
     metrics: dict[str, float] = {}
@@ -267,8 +288,11 @@ def _report(
 ) -> AnalyzeReport:
     assert facts.fit is not None
     seconds = given.time_us / 1e6 if given.time_us is not None else None
-    l2 = facts.traffic.sectors * SECTOR_BYTES * facts.blocks if facts.traffic and facts.blocks else None
-    roof = roofline(facts.flops, facts.dram_bytes, facts.operations, l2, facts.arch, facts.device, seconds)
+    moved: dict[Level, float] = {}
+    if facts.traffic is not None and facts.blocks is not None:
+        moved["l2"] = facts.traffic.sectors * SECTOR_BYTES * facts.blocks
+        moved["shared"] = facts.traffic.wavefronts * PASS_BYTES * facts.blocks
+    roof = roofline(facts.flops, facts.dram_bytes, facts.operations, moved, facts.arch, facts.device, seconds)
     registers = dropped(
         subject.program.ptx, subject.program.kernel, subject.log, frozenset(i.opcode for i in facts.loop.whole)
     )

@@ -92,7 +92,7 @@ def analyze(
     if report is None:
         from tilewright.workflow.analyze_report import make_report
 
-        report = make_report(asked, given, card, gpu.name if gpu is not None else None, progress or (lambda _: None))
+        report = make_report(asked, given, card, gpu, progress or (lambda _: None))
         if key:
             cache.put_value(key, report)
     report = replace(
@@ -104,25 +104,26 @@ def analyze(
 
 
 def _named(name: str) -> Device:
-    """The card whose name holds these words.
+    """The card with that name, or the only one whose name has all of its words.
 
     Raises:
         TilewrightError: ``analyze/unknown_device``.
     """
-    found = find_device(name)
-    if found is None:
-        words = name.lower()
-        found = next((d for d in known_devices() if words in d.name.lower()), None)
-    if found is None:
-        have = ", ".join(d.name for d in known_devices())
-        message = f"There is no card '{name}' in Tilewright's tables."
-        raise TilewrightError("analyze/unknown_device", message, {"device": name}, f"Known are: {have}.")
-    return found
+    exact = find_device(name)
+    if exact is not None:
+        return exact
+    words = name.lower().split()
+    found = [d for d in known_devices() if words and all(word in d.name.lower().split() for word in words)]
+    if len(found) == 1:
+        return found[0]
+    have = ", ".join(d.name for d in found or known_devices())
+    what = f"'{name}' may be any of several cards." if found else f"There is no card '{name}' in Tilewright's tables."
+    raise TilewrightError("analyze/unknown_device", what, {"device": name}, f"Name one of: {have}.")
 
 
-def card_for(arch: str, gpu_name: str | None) -> tuple[Device | None, str]:
+def card_for(arch: str, gpu: GpuInfo | None) -> tuple[Device | None, str]:
     """(a card of an architecture, why this one); None where the tables have none."""
-    own = find_device(gpu_name) if gpu_name is not None else None
+    own = find_device(gpu.name, gpu.sms, gpu.memory_bytes) if gpu is not None else None
     if own is not None and load_arch(own.arch).name == arch:
         return own, "the GPU here"
     others = [d for d in known_devices() if load_arch(d.arch).name == arch]

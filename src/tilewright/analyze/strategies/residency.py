@@ -56,7 +56,7 @@ def cap_registers(facts: Facts) -> Judged:
     demand = facts.demand
     if capped is not None and capped.loop is not None:
         trips = demand.trips if demand.is_whole else None
-        demand = demand_of(capped.loop, facts.arch, facts.warps, trips, facts.traffic, Rates.load())
+        demand = demand_of(capped.loop, facts.arch, facts.device, facts.warps, trips, facts.traffic, Rates.load())
         spilled = f", {capped.spill_bytes} B spilled a thread" if capped.spill_bytes else ", nothing spilled"
         inside = capped.loop.count(LOCAL)
         if inside > facts.loop.count(LOCAL):
