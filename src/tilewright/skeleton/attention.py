@@ -7,6 +7,7 @@ from typing import Literal
 
 from tilewright.arch.arch import Arch
 from tilewright.skeleton.elements import ELEMENTS
+from tilewright.skeleton.references import attention_reference
 from tilewright.skeleton.sidecars import Array, Scalar, sidecar
 from tilewright.skeleton.skeleton import Formula, Skeleton, filled, finished, refusal
 
@@ -92,6 +93,7 @@ def attention_cuda(
         smem_bytes=smem,
         registers_estimate=attention_registers(tile, d),
         constants=constants,
+        reference=attention_reference(name, causal),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 from tilewright.arch.arch import Arch
 from tilewright.skeleton.elements import ELEMENTS, vector_of
 from tilewright.skeleton.gemm import GemmTile, Vectors, gemm_registers, gemm_smem_bytes, gemm_text, why_no_gemm
+from tilewright.skeleton.references import conv_reference
 from tilewright.skeleton.sidecars import Array, Scalar, sidecar
 from tilewright.skeleton.skeleton import Formula, Skeleton, refusal
 
@@ -77,6 +78,7 @@ def conv_cuda(
         smem_bytes=smem,
         registers_estimate=gemm_registers(tile),
         constants=constants,
+        reference=conv_reference(name, shape.stride, shape.pad),
     )
 
 

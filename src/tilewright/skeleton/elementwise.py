@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tilewright.arch.arch import Arch
 from tilewright.skeleton.elements import FLOATS, FloatDType
+from tilewright.skeleton.references import sum_reference
 from tilewright.skeleton.sidecars import Array, Scalar, sidecar
 from tilewright.skeleton.skeleton import Formula, Skeleton, filled, finished, refusal
 
@@ -99,4 +100,5 @@ def elementwise_cuda(
         smem_bytes=0,
         registers_estimate=24 + (inputs + 1) * tile.loads * width * element.item_bytes // 4,
         constants=constants,
+        reference="" if expression else sum_reference(name, tuple(f"{x.upper()}_" for x in names)),
     )

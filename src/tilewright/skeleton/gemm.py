@@ -8,6 +8,7 @@ from typing import Literal
 
 from tilewright.arch.arch import Arch
 from tilewright.skeleton.elements import ELEMENTS, Element, GemmDType, vector_of
+from tilewright.skeleton.references import gemm_reference
 from tilewright.skeleton.sidecars import Array, Scalar, sidecar
 from tilewright.skeleton.skeleton import Formula, Pass, Skeleton, filled, finished, refusal
 
@@ -155,6 +156,7 @@ def gemm_cuda(
         registers_estimate=gemm_registers(tile),
         constants=constants,
         second=_second(name, element, vectors) if tile.split_k > 1 else None,
+        reference=gemm_reference(name) if tile.split_k == 1 else "",
     )
 
 

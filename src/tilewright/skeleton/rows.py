@@ -8,6 +8,7 @@ from typing import Literal
 
 from tilewright.arch.arch import Arch
 from tilewright.skeleton.elements import FLOATS, FloatDType, FloatElement, vector_of
+from tilewright.skeleton.references import rows_reference
 from tilewright.skeleton.sidecars import Array, Scalar, sidecar
 from tilewright.skeleton.skeleton import Formula, Pass, Skeleton, filled, finished, refusal
 
@@ -85,6 +86,7 @@ def rows_cuda(
         registers_estimate=24 + 2 * tile.loads * width * element.item_bytes // 4,
         constants=constants,
         second=_second(name, op, tile, element, grid, columns, width) if tile.split > 1 else None,
+        reference=rows_reference(name, op) if tile.split == 1 else "",
     )
 
 

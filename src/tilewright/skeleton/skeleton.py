@@ -46,6 +46,8 @@ class Skeleton:
         registers_estimate: per thread, before anything is compiled.
         constants: what stands at the top of the file, by name.
         second: the pass that follows (split-K), in the same file.
+        reference: a Python file with ``reference(**inputs)`` in float64, for the sidecar's ``[reference]``; "" where
+            there is none: of a first pass, and of an expression that the caller gave.
     """
 
     text: str
@@ -57,6 +59,7 @@ class Skeleton:
     registers_estimate: int
     constants: Mapping[str, int]
     second: Pass | None = None
+    reference: str = ""
 
 
 _REMARK = re.compile(r"^(constexpr \S+ \S+ = [^;]*;) +(// .*)$")

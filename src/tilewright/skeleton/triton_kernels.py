@@ -8,6 +8,8 @@ from typing import Literal
 
 from tilewright.skeleton.elements import ELEMENTS, FLOATS, FloatDType, GemmDType
 from tilewright.skeleton.elementwise import NAMES
+from tilewright.skeleton.references import attention_reference, gemm_reference, rows_reference, sum_reference
+from tilewright.skeleton.rows import RowOp
 from tilewright.skeleton.sidecars import Array, Scalar, triton_sidecar
 from tilewright.skeleton.skeleton import Formula, filled, finished, refusal
 
@@ -25,6 +27,7 @@ class TritonSkeleton:
         sidecar: TOML text.
         grid: programs in x, y and z, in the sidecar's expressions.
         constants: of the kernel's ``tl.constexpr`` parameters.
+        reference: a Python file with ``reference(**inputs)`` in float64; "" for an expression that the caller gave.
     """
 
     text: str
@@ -34,6 +37,7 @@ class TritonSkeleton:
     constants: Mapping[str, int]
     num_warps: int
     num_stages: int
+    reference: str = ""
 
 
 def gemm_triton(
@@ -68,7 +72,9 @@ def gemm_triton(
         "ragged": {"M": 77, "N": 93, "K": 101, "BATCH": 2},
     }
     grid: Formula = ("ceil_div(M, BLOCK_M) * ceil_div(N, BLOCK_N)", "BATCH", "1")
-    return _made("gemm", "gemm_kernel", words, grid, constants, warps, stages, sizes, args)
+    return _made(
+        "gemm", "gemm_kernel", words, grid, constants, warps, stages, sizes, args, gemm_reference("gemm_kernel")
+    )
 
 
 def attention_triton(
@@ -95,13 +101,14 @@ def attention_triton(
     args.append(Scalar("scale", f"{d**-0.5:.9f}", "float32"))
     sizes = {"default": {"B": 1, "H": 32, "N": 8192}, "ragged": {"B": 1, "H": 2, "N": 109}}
     grid: Formula = ("ceil_div(N, BLOCK_M)", "B * H", "1")
-    return _made("attention", "attention_kernel", words, grid, constants, warps, stages, sizes, args)
+    told = attention_reference("attention_kernel", causal)
+    return _made("attention", "attention_kernel", words, grid, constants, warps, stages, sizes, args, told)
 
 
 def rows_triton(
-    op: Literal["softmax", "layernorm"], dtype: FloatDType, *, block_c: int = 1024, warps: int = 4, stages: int = 2
+    op: RowOp, dtype: FloatDType, *, block_c: int = 1024, warps: int = 4, stages: int = 2
 ) -> TritonSkeleton:
-    """Softmax or LayerNorm of rows.
+    """Sums, softmax or LayerNorm of rows.
 
     Raises:
         TilewrightError: ``skeleton/no_triton`` (exit 4): an extent that Triton does not take.
@@ -112,10 +119,12 @@ def rows_triton(
     if op == "layernorm":
         args += [Array("scale", "float32", ("C",), fill="normal(1, 0.1)")]
         args += [Array("shift", "float32", ("C",), fill="normal(0, 0.1)"), Scalar("epsilon", "0.00001", "float32")]
-    args += [Array("Y", element.dtype, ("R", "C"), "out"), Scalar("C", "C")]
+    result = Array("Y", "float32", ("R",), "out") if op == "sum" else Array("Y", element.dtype, ("R", "C"), "out")
+    args += [result, Scalar("C", "C")]
     sizes = {"default": {"R": 8192, "C": 4096}, "ragged": {"R": 3, "C": 1429}}
     words = {"block_c": block_c}
-    return _made(op, f"{op}_kernel", words, ("R", "1", "1"), {"BLOCK_C": block_c}, warps, stages, sizes, args)
+    told = rows_reference(f"{op}_kernel", op)
+    return _made(op, f"{op}_kernel", words, ("R", "1", "1"), {"BLOCK_C": block_c}, warps, stages, sizes, args, told)
 
 
 def elementwise_triton(
@@ -142,7 +151,8 @@ def elementwise_triton(
     args += [Array("Y", element.dtype, ("n",), "out"), Scalar("n", "n")]
     sizes = {"default": {"n": 1 << 26}, "ragged": {"n": 70001}}
     grid: Formula = ("ceil_div(n, BLOCK)", "1", "1")
-    return _made("elementwise", "elementwise_kernel", words, grid, {"BLOCK": block}, warps, 1, sizes, args)
+    told = "" if expression else sum_reference("elementwise_kernel", tuple(pointers))
+    return _made("elementwise", "elementwise_kernel", words, grid, {"BLOCK": block}, warps, 1, sizes, args, told)
 
 
 def _check(warps: int, extents: Mapping[str, int], least: int) -> None:
@@ -164,7 +174,8 @@ def _made(
     stages: int,
     sizes: Mapping[str, Mapping[str, int]],
     args: Sequence[Array | Scalar],
+    reference: str,
 ) -> TritonSkeleton:
     source = finished(filled(f"triton_{text}.py.txt", {**words, "num_warps": warps, "num_stages": stages}))
     told = triton_sidecar(kernel, grid, constants, warps, stages, sizes, args)
-    return TritonSkeleton(source, kernel, told, grid, constants, warps, stages)
+    return TritonSkeleton(source, kernel, told, grid, constants, warps, stages, reference)
