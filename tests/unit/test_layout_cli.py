@@ -150,6 +150,16 @@ def test_a_large_layout_is_shown_without_its_table(capsys: pytest.CaptureFixture
     assert main(["layout", "(4096,4096)"]) == 0
     assert "size       16777216" in capsys.readouterr().out
     assert parse_plain("(4096,4096)").cosize == 1 << 24
+    assert main(["layout", "Sw<3,4,3> o 0 o (4096,4096)"]) == 0
+    assert "cosize not computed" in capsys.readouterr().out
+
+
+def test_a_folder_that_is_not_there_is_bad_input(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["layout", "(2,2)", "--svg", str(tmp_path / "none" / "a.svg")]) == 2
+    assert "cli/os_error" in capsys.readouterr().err
+    assert main(["layout", "(2,2)", "--svg", str(tmp_path)]) == 2
+    assert list(tmp_path.iterdir()) == []
+    capsys.readouterr()
 
 
 def test_the_recorded_agreement_is_the_documents() -> None:

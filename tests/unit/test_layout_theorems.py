@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from itertools import product as every
 
 import pytest
 from hypothesis import assume, given, settings
@@ -16,6 +17,7 @@ from tilewright.layout import algebra, tiling
 from tilewright.layout.layout import ComposedLayout, Layout, Swizzle, bundle, compact
 from tilewright.layout.notation import parse_plain
 from tilewright.layout.recast import downcast, recast, upcast
+from tilewright.layout.tiled import tiled_copy
 from tilewright.layout.tuples import IntTuple, column_major, coordinate_of, flatten, index_of, product
 
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
@@ -170,6 +172,28 @@ def test_blocked_and_raked_products_place_blocks(text: str, rows: int, cols: int
             assert blocked((i, j)) == own
             own = block((i // rows, j // cols)) + block.size * copies((i % rows, j % cols))
             assert raked((i, j)) == own
+
+
+@FEW
+@given(st.permutations([0, 1]), st.permutations([0, 1]), *[st.integers(1, 5)] * 4)
+def test_a_tiled_copy_rakes_values_inside_threads(
+    t_order: list[int], v_order: list[int], t_rows: int, t_cols: int, v_rows: int, v_cols: int
+) -> None:
+    """Thread at (i, j) and value (k, m) hold row k + v_rows · i and column m + v_cols · j, whatever their numbers."""
+    threads, values = ordered((t_rows, t_cols), t_order), ordered((v_rows, v_cols), v_order)
+    found = tiled_copy(threads, values)
+    assert (found.rows, found.cols) == (t_rows * v_rows, t_cols * v_cols)
+    for i, j, k, m in iterate((t_rows, t_cols, v_rows, v_cols)):
+        place = k + v_rows * i + found.rows * (m + v_cols * j)
+        assert found.layout((threads((i, j)), values((k, m)))) == place
+
+
+def ordered(shape: tuple[int, int], order: list[int]) -> Layout:
+    return Layout(shape, (1, shape[0]) if order == [0, 1] else (shape[1], 1))
+
+
+def iterate(sizes: tuple[int, ...]):
+    return every(*map(range, sizes))
 
 
 @FEW

@@ -27,8 +27,11 @@ def finish(report: object, text: str, grids: Sequence[Grid], svg: Path | None, j
         from tilewright.layout.drawing import svg_of
 
         partial = svg.with_name(f".{svg.name}.partial")
-        partial.write_text(svg_of(grids), encoding="utf-8")
-        partial.replace(svg)
+        try:
+            partial.write_text(svg_of(grids), encoding="utf-8")
+            partial.replace(svg)
+        finally:
+            partial.unlink(missing_ok=True)
     emit(to_json(report) if json else text)
 
 

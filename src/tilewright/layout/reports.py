@@ -25,6 +25,7 @@ class LayoutReport:
         operation: what made it, with its arguments, as text.
         layout: in CuTe's notation.
         shape, stride: of a composed layout those of the inner one; swizzle "" without one.
+        cosize: one more than the largest offset; None of a composed layout with more than 65,536 offsets.
         offsets: by index, the first mode fastest; None of a layout with more than 65,536.
     """
 
@@ -33,7 +34,7 @@ class LayoutReport:
     shape: Any
     stride: Any
     size: int
-    cosize: int
+    cosize: int | None
     rank: int
     depth: int
     swizzle: str = ""
@@ -51,7 +52,7 @@ def layout_report(operation: str, layout: AnyLayout) -> LayoutReport:
         stride=inner.stride,
         size=inner.size,
         # A swizzle's largest offset is found by looking at all of them.
-        cosize=layout.cosize if small or layout is inner else inner.cosize,
+        cosize=layout.cosize if small or layout is inner else None,
         rank=inner.rank,
         depth=inner.depth,
         swizzle=str(layout.swizzle) if isinstance(layout, ComposedLayout) else "",

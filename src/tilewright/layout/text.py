@@ -12,7 +12,8 @@ _LABEL = 10
 
 def layout_text(report: LayoutReport, grids: Sequence[Grid]) -> str:
     lines = [report.layout]
-    lines.append(_line("size", f"{report.size}, cosize {report.cosize}, rank {report.rank}, depth {report.depth}"))
+    cosize = "not computed" if report.cosize is None else report.cosize
+    lines.append(_line("size", f"{report.size}, cosize {cosize}, rank {report.rank}, depth {report.depth}"))
     return "\n".join([*lines, *_tables(grids)]) + "\n"
 
 
