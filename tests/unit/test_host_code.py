@@ -62,6 +62,7 @@ def test_locals_of_the_host_function() -> None:
         ("static_cast<int>(a.x) / (b * 2)", "a_x // (b * 2)"),
         ("a - (b - c)", "a - (b - c)"),
         ("32U * 2", "64"),
+        ("010 * 2 + 0 + 00", "16"),
         ("a / b / c", "a // b // c"),
     ],
 )
@@ -71,7 +72,10 @@ def test_expressions(text: str, want: str) -> None:
     assert shown(node) == want
 
 
-@pytest.mark.parametrize("text", ["a ? b : c", "f(x)", "a[0]", "", "x &", "sizeof(Thing)", "a << b"])
+ODD = ["a ? b : c", "f(x)", "a[0]", "", "x &", "sizeof(Thing)", "a << b", "08", "1e999", "-" * 900 + "1", "(" * 900]
+
+
+@pytest.mark.parametrize("text", ODD)
 def test_what_cannot_be_said_is_none(text: str) -> None:
     assert read_host_expression(text, Name) is None
 

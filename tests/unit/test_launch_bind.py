@@ -55,6 +55,11 @@ def test_scalars_as_raw_bytes() -> None:
         ("[sizes]", "shared_bytes = -1\n[sizes]", "shared_bytes is -1"),
         ('fill = "uniform(-1, 1)"', 'fill = "randint(3, 3)"', "is empty"),
         ('fill = "uniform(-1, 1)"', 'fill = "randint(0, 1.5)"', "whole numbers"),
+        ('fill = "uniform(-1, 1)"', 'fill = "randint(2**2000, 3)"', "beyond any array's range"),
+        ('fill = "uniform(-1, 1)"', 'fill = "uniform(0, 2**2000)"', "beyond any array's range"),
+        ('fill = "uniform(-1, 1)"', 'fill = "uniform(ceil_div(1e308, 1e-308), 3)"', "out of range"),
+        ("value = 0.5", 'value = "2**2000"', "more than float32 can hold"),
+        ("value = 0.5", "value = 1e39", "more than float32 can hold"),
     ],
 )
 def test_out_of_range(old: str, new: str, words: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilewright.launch.dtypes import DType
+from tilewright.launch.dtypes import DTYPES, DType
 from tilewright.launch.expressions import Expression
 from tilewright.launch.spec import ArgSpec, LaunchSpec, Role, Triple
 from tilewright.launch.structs import BoundStruct, grouped, struct_of
@@ -294,12 +294,27 @@ def _scalar(
     spec: LaunchSpec, index: int, arg: ArgSpec, value: Expression, names: Mapping[str, int | float]
 ) -> BoundScalar:
     if arg.dtype.kind == "float":
-        return BoundScalar(arg.name, arg.dtype, float(value.evaluate(names)))
+        real = value.evaluate(names)
+        if not _holds(arg.dtype, real):
+            message = f"'{arg.name}' = {value.text} is more than {arg.dtype.name} can hold."
+            raise spec.error(("args", index, "value"), "out_of_range", message)
+        return BoundScalar(arg.name, arg.dtype, float(real))
     number = value.evaluate_int(names)
     if not arg.dtype.low <= number <= arg.dtype.high:
         message = f"'{arg.name}' = {value.text} is {number:,}, which {arg.dtype.name} cannot hold."
         raise spec.error(("args", index, "value"), "out_of_range", message)
     return BoundScalar(arg.name, arg.dtype, number)
+
+
+def _holds(dtype: DType, value: int | float) -> bool:
+    """Whether a number is still a finite one as a float of some type."""
+    import numpy as np
+
+    try:
+        with np.errstate(over="ignore"):
+            return bool(np.isfinite(np.float64(value).astype(dtype.numpy()).astype(np.float64)))
+    except OverflowError:
+        return False
 
 
 def _array(spec: LaunchSpec, index: int, arg: ArgSpec, names: Mapping[str, int | float]) -> BoundArray:
@@ -338,6 +353,9 @@ def _fill(spec: LaunchSpec, index: int, arg: ArgSpec, names: Mapping[str, int | 
             return BoundFill("normal", (0.0, 1.0))
         return BoundFill("randint", (max(-20, dtype.low), min(20, dtype.high + 1)))
     values = tuple(expression.evaluate(names) for expression in arg.fill.arguments)
+    if not all(_holds(DTYPES["float64"], v) for v in values):
+        message = f"{arg.fill.function} of '{arg.name}' is given a number beyond any array's range."
+        raise spec.error(("args", index, "fill"), "bad_fill", message)
     if arg.fill.function == "normal" and not values:
         return BoundFill("normal", (0.0, 1.0))
     if arg.fill.function == "randint":

@@ -318,7 +318,7 @@ def _value(node: Node, names: Mapping[str, int | float]) -> int | float:
             case Binary(symbol, left, right):
                 return _bounded(_binary(symbol, _value(left, names), _value(right, names)))
             case Call(function, arguments):
-                return FLAG_FUNCTIONS[function][2](*(_value(argument, names) for argument in arguments))
+                return _bounded(FLAG_FUNCTIONS[function][2](*(_value(argument, names) for argument in arguments)))
     except ZeroDivisionError:
         raise _Arithmetic("a division by zero") from None
     except (OverflowError, ValueError):

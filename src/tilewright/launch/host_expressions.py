@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
@@ -31,6 +32,7 @@ _SIZES = {"float": 4, "int": 4, "half": 2, "__half": 2, "nv_bfloat16": 2, "__nv_
           "int8_t": 1, "uint8_t": 1, "unsigned": 4, "float4": 16, "int4": 16, "uint32_t": 4, "int32_t": 4, "float2": 8,
           "half2": 4}  # fmt: skip
 _MAX_DEPTH = 12
+_MAX_NESTED = 60  # parentheses and signs inside each other; far beyond anything a launch needs
 
 
 def read_host_expression(text: str, resolve: Resolve, expand: Expand | None = None, depth: int = 0) -> Node | None:
@@ -57,7 +59,7 @@ class _Reader:
     def __init__(self, text: str, resolve: Resolve, expand: Expand | None, depth: int) -> None:
         self.resolve, self.expand, self.depth = resolve, expand, depth
         self.tokens: list[tuple[str, str]] = []
-        self.at = 0
+        self.at = self.nested = 0
         position, end = 0, len(text.rstrip())
         while position < end:
             match = _TOKEN.match(text, position)
@@ -89,9 +91,17 @@ class _Reader:
         return left
 
     def unary(self) -> Node:
+        self.nested += 1
+        if self.nested > _MAX_NESTED:
+            raise _Unreadable
+        found = self._operand()
+        self.nested -= 1
+        return found
+
+    def _operand(self) -> Node:
         kind, text = self.take()
         if kind == "number":
-            return Number(int(text, 0) if re.fullmatch(r"0[xX][\da-fA-F]+|\d+", text) else float(text))
+            return Number(_number(text))
         if kind == "name":
             return self.name(text)
         if text == "-":
@@ -155,6 +165,19 @@ class _Reader:
                 self.expect(",")
         self.at = end
         return _called(function, tuple(arguments))
+
+
+def _number(text: str) -> int | float:
+    """A literal as C reads it: ``010`` is eight."""
+    try:
+        if re.fullmatch(r"0\d+", text):
+            return int(text, 8)
+        value = int(text, 0) if re.fullmatch(r"0[xX][\da-fA-F]+|\d+", text) else float(text)
+    except ValueError:
+        raise _Unreadable from None
+    if math.isinf(value):
+        raise _Unreadable
+    return value
 
 
 def _arguments(tokens: list[tuple[str, str]]) -> list[str]:

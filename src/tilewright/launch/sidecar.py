@@ -24,6 +24,7 @@ FILLS = {"randint": (2, 2), "uniform": (2, 2), "normal": (0, 2), "zeros": (0, 0)
 _STANDARDS = ("c++11", "c++14", "c++17", "c++20", "c++23")
 _KEYS = ("kernel", "template", "arch", "build", "launch", "sizes", "args", "reference", "assume", "triton")
 _ARRAY_KEYS = ("shape", "strides", "fill", "role", "alias_of", "offset")
+MAX_DIMENSIONS = 32  # NumPy 1 has no arrays of more; NumPy 2 stops at 64
 _ONE = Expression("1", Number(1))
 _ZERO = Expression("0", Number(0))
 
@@ -299,6 +300,9 @@ def _array(table: Table) -> ArgSpec:
     if shape is None:
         message = f"'{name}' has neither shape (an array) nor value (a scalar)."
         raise table.place().error("missing_key", message)
+    if len(shape) > MAX_DIMENSIONS:
+        message = f"'{name}' has {len(shape)} dimensions; at most {MAX_DIMENSIONS} are understood."
+        raise table.place("shape").error("bad_value", message)
     if strides is not None and len(strides) != len(shape):
         message = f"'{name}' has {len(shape)} dimensions and {len(strides)} strides."
         raise table.place("strides").error("bad_value", message)
