@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from tilewright.rewrite import stream_copies
 from tilewright.rewrite.context import LAST_BARRIER, Context
-from tilewright.rewrite.cp_async_copies import HEADER, AsyncCopies
+from tilewright.rewrite.cp_async_copies import ASYNC_WIDTHS, HEADER, AsyncCopies
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.rewrite.stream_copies import StreamCopies
 from tilewright.source import ir, lexical
-from tilewright.source.edits import Edit, finish, indented, unified_diff
+from tilewright.source.edits import Edit, behind_includes, finish, indented, unified_diff
 from tilewright.tiled.kernel import Copy, CopyLoop, LaneStore, LoadItem, Refusal, RefusalCode, TiledKernel, Widening
-
-_BOM = b"\xef\xbb\xbf"
-ASYNC_WIDTHS = (4, 8, 16)  # PTX ISA, cp.async: cp-size is 4, 8 or 16 bytes
 
 
 def rewrite(
@@ -100,21 +97,9 @@ class _Writer:
         last = f"({self.read_stage} == 0 ? {c.stages_name} : {self.read_stage}) - 1"
         edits += c.loop_edit(self._loop(), [LAST_BARRIER, *c.last_views(last)])
         if b"cuda_pipeline.h" not in lexical.without_comments(kernel.text):
-            edits.append(self._include())
+            at = behind_includes(kernel.text, kernel.loop.insert_at)
+            edits.append(Edit(at, at, f"{HEADER}\n"))
         return finish(kernel.text, edits)
-
-    def _include(self) -> Edit:
-        """Behind the last unconditional #include in front of the kernel; at the top of the file where there is none."""
-        text, limit = lexical.without_comments(self.c.kernel.text), self.c.kernel.loop.insert_at
-        at = start = len(_BOM) if text.startswith(_BOM) else 0
-        depth = 0
-        for line in text[start:limit].split(b"\n")[:-1]:
-            start += len(line) + 1
-            directive = line.replace(b" ", b"").lstrip()
-            depth += directive.startswith(b"#if") - directive.startswith(b"#endif")
-            if depth == 0 and directive.startswith(b"#include"):
-                at = start
-        return Edit(at, at, f"{HEADER}\n")
 
     def _loop(self) -> list[str]:
         c = self.c

@@ -9,6 +9,7 @@ from tilewright.source.edits import Edit, indent_at, indented
 from tilewright.tiled.kernel import Copy, CopyLoop, Fetch, LaneStore, LoadItem, Widening
 
 HEADER = "#include <cuda_pipeline.h>"
+ASYNC_WIDTHS = (4, 8, 16)  # PTX ISA, cp.async: cp-size is 4, 8 or 16 bytes
 
 
 class AsyncCopies:

@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.rewrite.context import Context
-from tilewright.rewrite.stream_text import StreamText
+from tilewright.rewrite.stream_text import COMPUTED, FETCHED, STORED, StreamText
 from tilewright.source import ir
 from tilewright.source.c_types import int_kind
 from tilewright.source.edits import Edit, indent_at, indented
 from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.tiled.load_stream import GlobalLoad, LoadSplit, LoadStream
-
-_STORED = "advanced with the stores, as the original is with the loads"
-_COMPUTED = "advanced with the compute phase, as the original is with the loads"
-_FETCHED = "advanced with the loads, as the original is in the compute phase"
 
 
 def cut_at_loads(kernel: TiledKernel) -> TiledKernel:
@@ -70,7 +66,7 @@ class LoadHalves:
         for load in self._split.loads:
             dims = "".join(f"[{self._split.loops[f.span.start].trips}]" for f in load.loops)
             lines.append(f"{load.type_text} {self._loaded[id(load)]}{dims};")
-        own = [*t.own(t.of_fetch, _FETCHED), *t.own(t.of_store, _STORED), *t.own(t.of_compute, _COMPUTED)]
+        own = [*t.own(t.of_fetch, FETCHED), *t.own(t.of_store, STORED), *t.own(t.of_compute, COMPUTED)]
         return [*lines, *own]
 
     def _register(self, load: GlobalLoad) -> str:

@@ -7,11 +7,8 @@ fence.proxy.async).
 from __future__ import annotations
 
 from tilewright.rewrite.rings import Names
-from tilewright.source import lexical
-from tilewright.source.edits import Edit
+from tilewright.source.edits import Edit, behind_includes
 
-_BOM = b"\xef\xbb\xbf"
-BARRIER_BYTES = 8
 # Of a static ring's 48 KiB: the barriers, and what their alignment may cost.
 RESERVED_BYTES = 64
 WARP = 32
@@ -97,14 +94,6 @@ class Functions:
 
     def edit(self, text: bytes, limit: int) -> Edit:
         """Behind the last unconditional #include in front of byte ``limit``; at the top of the file without one."""
-        bare = lexical.without_comments(text)
-        at = start = len(_BOM) if text.startswith(_BOM) else 0
-        depth = 0
-        for line in bare[start:limit].split(b"\n")[:-1]:
-            start += len(line) + 1
-            directive = line.replace(b" ", b"").lstrip()
-            depth += directive.startswith(b"#if") - directive.startswith(b"#endif")
-            if depth == 0 and directive.startswith(b"#include"):
-                at = start
+        at = behind_includes(text, limit)
         lines = [line.format(inline="__device__ __forceinline__", **self._names) for line in self._lines]
         return Edit(at, at, "\n".join(["", *lines, "", ""] if at else [*lines, "", ""]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.rewrite.context import Context
-from tilewright.rewrite.cp_async_copies import AsyncCopies
+from tilewright.rewrite.cp_async_copies import ASYNC_WIDTHS, AsyncCopies
 from tilewright.rewrite.stream_text import StreamText
 from tilewright.source import ir
 from tilewright.source.c_types import LANES, vector_lanes
@@ -11,7 +11,6 @@ from tilewright.source.edits import Edit, indent_at, indented
 from tilewright.tiled.kernel import Refusal
 from tilewright.tiled.load_stream import LoadStream, Register, Source, StreamStore
 
-WIDTHS = (4, 8, 16)  # PTX ISA, cp.async: cp-size is 4, 8 or 16 bytes
 _FETCHED = "advanced with the copies, as the original is in the compute phase"
 _COMPUTED = "advanced with the compute phase, as the original is with the copies"
 
@@ -22,7 +21,7 @@ def refusal(context: Context, stream: LoadStream) -> Refusal | None:
         here = context.kernel.line_of(store.stmt.span.start)
         if isinstance(store.source, Refusal):
             return store.source
-        if store.source != "plain" and store.width_bytes not in WIDTHS:
+        if store.source != "plain" and store.width_bytes not in ASYNC_WIDTHS:
             what = f"cp.async moves 4, 8 or 16 bytes, this copy {store.width_bytes}"
             return Refusal("unsupported_width", what, here, "the ldg variant moves any width")
     if not stream.wide and all(s.source == "plain" for s in stream.stores):

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from tilewright.rewrite.context import Context
 from tilewright.rewrite.narrow import narrow_fill, narrow_groups, narrow_locals
-from tilewright.rewrite.stream_text import StreamText
+from tilewright.rewrite.stream_text import COMPUTED, FETCHED, STORED, StreamText
 from tilewright.source import ir, lexical
 from tilewright.source.c_types import int_kind
 from tilewright.source.edits import Edit, indented, line_end, line_start
 from tilewright.tiled.kernel import Refusal
 from tilewright.tiled.load_stream import LoadStream, StreamStore
-
-_STORED = "advanced with the stores, as the original is with the loads"
-_COMPUTED = "advanced with the compute phase, as the original is with the loads"
-_FETCHED = "advanced with the loads, as the original is in the compute phase"
 
 
 class StreamHalves:
@@ -83,7 +79,7 @@ class StreamHalves:
     # -- the two halves -------------------------------------------------------------------------------------
     def register_lines(self) -> list[str]:
         t = self.text
-        own = [*t.own(t.of_fetch, _FETCHED), *t.own(t.of_store, _STORED), *t.own(t.of_compute, _COMPUTED)]
+        own = [*t.own(t.of_fetch, FETCHED), *t.own(t.of_store, STORED), *t.own(t.of_compute, COMPUTED)]
         return [*self._lines, *own]
 
     def _register(self, number: int) -> str:

@@ -10,6 +10,11 @@ from tilewright.source.edits import Edit, apply, indent_at, line_start
 from tilewright.tiled.kernel import Bump
 from tilewright.tiled.load_stream import LoadStream, PassLoop, Slice
 
+# Why a stream has a copy of its own of something.
+STORED = "advanced with the stores, as the original is with the loads"
+COMPUTED = "advanced with the compute phase, as the original is with the loads"
+FETCHED = "advanced with the loads, as the original is in the compute phase"
+
 
 class StreamText:
     """The load phase of one kernel as text.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tilewright.source import ir
+from tilewright.source import ir, lexical
 
 WIDTH = 120
 _BREAKS = (" && ", " || ", " ? ", " : ", ", ", " = ", " * ", " + ")
@@ -45,6 +46,20 @@ def finish(text: bytes, edits: Iterable[Edit]) -> str:
     end = "\r\n" if b"\r\n" in text else "\n"
     own = [Edit(e.start, e.end, re.sub(r"\r?\n", end, e.text)) for e in edits]
     return apply(text, ir.Span(0, len(text)), own)
+
+
+def behind_includes(text: bytes, limit: int) -> int:
+    """Behind the last unconditional #include in front of byte ``limit``; at the top of the file where there is none."""
+    bare = lexical.without_comments(text)
+    at = start = len(BOM_UTF8) if text.startswith(BOM_UTF8) else 0
+    depth = 0
+    for line in bare[start:limit].split(b"\n")[:-1]:
+        start += len(line) + 1
+        directive = line.replace(b" ", b"").lstrip()
+        depth += directive.startswith(b"#if") - directive.startswith(b"#endif")
+        if depth == 0 and directive.startswith(b"#include"):
+            at = start
+    return at
 
 
 def line_start(text: bytes, offset: int) -> int:

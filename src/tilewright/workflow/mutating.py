@@ -13,9 +13,6 @@ from tilewright.mutate.source_mutants import SourceMutant, source_mutants
 from tilewright.verification.mutation import ProgramMutant, ptx_programs
 from tilewright.workflow.opening import Compiler
 
-# Give the executor such a bound: unbroken kernels take a second or two at the sets that mutants run at.
-MUTANT_MAX_SECONDS = 60.0
-
 
 def mutate_variant(source_text: str, compiler: Compiler, threads: int = 2) -> tuple[ProgramMutant, ...]:
     """The broken twins of a source that the rewriter wrote, compiled as it is.

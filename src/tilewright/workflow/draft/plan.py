@@ -18,12 +18,6 @@ UNKNOWN_BYTES = "?"
 _VECTOR = re.compile(
     r"\b(float|double|int|uint|char|uchar|short|ushort|half|__half|nv_bfloat16|__nv_bfloat16)([1234])\b"
 )
-_SHORT_VECTORS = {
-    "half2": "half",
-    "__half2": "__half",
-    "nv_bfloat162": "nv_bfloat16",
-    "__nv_bfloat162": "__nv_bfloat16",
-}
 # Integer parameters that are no extents, and a value that leaves them out of play.
 _SWITCHES = re.compile(
     r"(?i)(is|use|has|do|apply|enable)_?\w*|causal|trans_?[ab]?|u|v|(stride|dilation|groups?|step)(_?[hwxyd])?"
