@@ -75,7 +75,7 @@ WRONG = [
     ('fill = "uniform(-1, 1)"', 'fils = "uniform(-1, 1)"', "fils", "unknown_key", "args[0].fils"),
     ('dtype = "float16"', 'dtype = "int8"', "uniform", "bad_value", "fill it with randint"),
     ('shape = ["K", "N"]', 'strides = ["N", 1]', '[[args]]\nname = "b"', "missing_key", "neither shape"),
-    ('shape = ["K", "N"]', f"shape = {[1] * 33}", "shape", "bad_value", "33 dimensions; at most 32"),
+    ('shape = ["K", "N"]', f"shape = {[1] * 33}", "[1, 1, 1, 1", "bad_value", "33 dimensions; at most 32"),
     ('shape = ["K", "N"]', 'shape = ["K", "N"]\nstrides = ["N"]', "strides", "bad_value", "2 dimensions and 1 stride"),
     ('shape = ["K", "N"]', 'shape = ["K", "N"]\noffset = 3', "offset", "bad_value", "belongs to alias_of"),
     ('value = "M"', 'value = "M"\nshape = ["M"]', 'shape = ["M"]', "bad_value", "for arrays"),

@@ -353,8 +353,8 @@ def _fill(spec: LaunchSpec, index: int, arg: ArgSpec, names: Mapping[str, int | 
             return BoundFill("normal", (0.0, 1.0))
         return BoundFill("randint", (max(-20, dtype.low), min(20, dtype.high + 1)))
     values = tuple(expression.evaluate(names) for expression in arg.fill.arguments)
-    if not all(_holds(DTYPES["float64"], v) for v in values):
-        message = f"{arg.fill.function} of '{arg.name}' is given a number beyond any array's range."
+    if not all(_holds(dtype if dtype.kind == "float" else DTYPES["float64"], v) for v in values):
+        message = f"{arg.fill.function} of '{arg.name}' is given a number beyond the range of {dtype.name}."
         raise spec.error(("args", index, "fill"), "bad_fill", message)
     if arg.fill.function == "normal" and not values:
         return BoundFill("normal", (0.0, 1.0))
