@@ -78,14 +78,14 @@ def elementwise_cuda(
             "expression": expression or " + ".join(names),
             "combine_list": ", ".join(f"{x.upper()}_[i]" for x in names),
             "combine_parameters": ", ".join(f"float {x}" for x in names),
-            "kernel_parameters": " ".join(f"const T* __restrict__ {x.upper()}_," for x in names),
-            "misaligned": "".join(f"(size_t){x.upper()}_ % sizeof(Vector) || " for x in names),
+            "kernel_parameters": "\n    ".join(f"const T* __restrict__ {x.upper()}_," for x in names),
+            "addresses": "".join(f"(size_t){x.upper()}_ | " for x in names),
             "declare": "\n".join(f"        Vector {x}[LOADS];" for x in names),
             "load": "\n".join(
                 f"                {x}[i] = reinterpret_cast<const Vector*>({x.upper()}_)[at];" for x in names
             ),
-            "vector_items": ", ".join(f"static_cast<float>({x}[i].items[j])" for x in names),
-            "scalar_items": ", ".join(f"static_cast<float>({x.upper()}_[left])" for x in names),
+            "vector_items": ", ".join(f"{x}[i].items[j]" for x in names),
+            "scalar_items": ", ".join(f"{x.upper()}_[left]" for x in names),
         },
     )
     args: list[Array | Scalar] = [Array(f"{x.upper()}_", element.dtype, ("n",), fill="normal(0, 1)") for x in names]

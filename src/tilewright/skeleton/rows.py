@@ -24,7 +24,8 @@ _TITLES: Mapping[RowOp, str] = {
 _RESULTS: Mapping[RowOp, str] = {
     "sum": "",
     "softmax": "__expf(x - state.largest) / state.sum",
-    "layernorm": "(x - state.mean) * rsqrtf(state.squares / state.count + epsilon) * scale[at + j] + shift[at + j]",
+    "layernorm": "(x - state.mean) * rsqrtf(state.squares / state.count + epsilon)\n"
+    "                                    * scale[at + j] + shift[at + j]",
 }
 
 
@@ -102,7 +103,7 @@ def _text(name: str, op: RowOp, tile: RowTile, element: FloatElement, constants:
     values["extra_parameters"] = ", const float* scale, const float* shift, float epsilon" if is_norm else ""
     values["extra_arguments"] = values["extra_arguments_all"] = ", scale, shift, epsilon" if is_norm else ""
     values["extra_kernel_parameters"] = (
-        " const float* __restrict__ scale, const float* __restrict__ shift, float epsilon,\n    " if is_norm else ""
+        "\n    const float* __restrict__ scale, const float* __restrict__ shift, float epsilon,\n   " if is_norm else ""
     )
     values["result"] = _RESULTS[op]
     values["aligned_y"] = "" if op == "sum" else " || (size_t)Y % sizeof(Vector)"

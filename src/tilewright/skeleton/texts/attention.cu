@@ -223,7 +223,8 @@ __device__ __forceinline__ void store(float (&out)[MT][DT][4], float (&sum)[MT][
 
 // Grid: tiles of queries (x), heads of all batches (y). The last tiles come first: a causal mask makes them longest.
 extern "C" __global__ void __launch_bounds__(THREADS)
-$name(const T* __restrict__ Q, const T* __restrict__ K, const T* __restrict__ V, T* __restrict__ O, int N, float scale)
+$name(const T* __restrict__ Q, const T* __restrict__ K, const T* __restrict__ V, T* __restrict__ O, int N,
+      float scale)
 {
     extern __shared__ __align__(128) unsigned char smem[];
     if (((size_t)Q | (size_t)K | (size_t)V | (size_t)O) % 16) {

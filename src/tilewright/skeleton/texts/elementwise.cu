@@ -24,9 +24,10 @@ __device__ __forceinline__ float combine($combine_parameters)
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-$name($kernel_parameters T* __restrict__ Y, long long n)
+$name($kernel_parameters
+    T* __restrict__ Y, long long n)
 {
-    if ($misaligned(size_t)Y % sizeof(Vector)) {
+    if (($addresses(size_t)Y) % sizeof(Vector)) {
         __trap();
     }
     const long long vectors = n / VEC;

@@ -47,8 +47,8 @@ struct Loader {
         for (int i = 0; i < BK; i += B_STEP) {
             const int row = b_row + i;
             const int left = row < k_left ? b_cols_left : 0;
-            copy_chunk<VEC_B>(stage + A_BYTES + row * B_ROW_BYTES + $b_swizzled(row, b_chunk) * 16, b + (size_t)i * N,
-                              left, tiles_left > 0 && (BK % B_STEP == 0 || row < BK));
+            copy_chunk<VEC_B>(stage + A_BYTES + row * B_ROW_BYTES + $b_swizzled(row, b_chunk) * 16,
+                              b + (size_t)i * N, left, tiles_left > 0 && (BK % B_STEP == 0 || row < BK));
         }
         a += BK;
         b += (size_t)BK * N;

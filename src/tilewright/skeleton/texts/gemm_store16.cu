@@ -20,7 +20,8 @@ __device__ __forceinline__ void store(const Sum (&sums)[MT][NT][4], unsigned cha
                 // Lane l holds rows l / 4 and l / 4 + 8, columns 2 * (l % 4) and the next one.
                 const int row = lane / 4 + half * 8;
                 unsigned char* at = strip + row * ROW_BYTES + swizzled<ROW_BYTES>(row, n) * 16 + lane % 4 * 4;
-                *reinterpret_cast<$pair*>(at) = $to_pair(sums[m][n][half * 2], sums[m][n][half * 2 + 1]);
+                *reinterpret_cast<$pair*>(at)
+                    = $to_pair(sums[m][n][half * 2], sums[m][n][half * 2 + 1]);
             }
         }
         __syncwarp();

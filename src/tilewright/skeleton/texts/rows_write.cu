@@ -10,7 +10,8 @@ __device__ __forceinline__ void write(const Vector (&values)[LOADS], const State
             #pragma unroll
             for (int j = 0; j < VEC; ++j) {
                 const float x = static_cast<float>(values[i].items[j]);
-                results.items[j] = static_cast<T>($result);
+                const float y = $result;
+                results.items[j] = static_cast<T>(y);
             }
             *reinterpret_cast<Vector*>(row + at) = results;
         }
@@ -19,7 +20,8 @@ __device__ __forceinline__ void write(const Vector (&values)[LOADS], const State
 
 // Columns begin .. end - 1 of a row's result, each once; `first` is its first round.
 __device__ __forceinline__ void write_row(Vector (&first)[LOADS], const State& state, const T* from, Out* to,
-                                          long long begin, long long end$extra_parameters)
+                                          long long begin,
+                                          long long end$extra_parameters)
 {
     const long long column = begin + threadIdx.x % WORKERS * VEC;
     write(first, state, to, column, end$extra_arguments);
