@@ -5,7 +5,7 @@
 
 The loss of a shape is the mean squared log error over its configurations, those near the best weighted most, plus
 the expected slowdown of a choice that is made by the predicted times (a soft minimum, so that the fit sees a slope).
-Shapes weigh the same. Differential evolution over the parameters' logarithms within the bounds below, then a local search.
+Shapes weigh the same. Differential evolution over the parameters' logarithms within the bounds below, then Powell.
 No row of a test shape is read: `calibration` drops them before anything is computed.
 """
 
@@ -29,32 +29,33 @@ from tilewright.tile.columns import Columns, columns
 from tilewright.tile.gemm_time import gemm_time
 from tilewright.tile.machine import Machine
 from tilewright.tile.ops import Gemm
-from tilewright.tile.parameters import CostParameters, load_parameters
+from tilewright.tile.parameters import CostParameters, load_parameters, parameter_names
 
 HERE = Path(__file__).parent
 COST = HERE.parent / "src" / "tilewright" / "tile" / "data" / "cost.toml"
 # What each may be, from what is physically possible. What is measured elsewhere is not fitted.
 BOUNDS: dict[str, tuple[float, float]] = {
-    "mma_share": (0.6, 1.4),
-    "mma_latency_cycles": (30, 40),
-    "fragment_cycles": (1, 80),
-    "shared_share": (0.5, 1.0),
-    "l2_share": (0.5, 2.0),
-    "load_latency_cycles": (300, 2000),
-    "copy_instructions": (3, 20),
-    "fragment_instructions": (1, 4),
-    "tile_instructions": (5, 100),
+    "mma_share": (0.75, 1.0),
+    "fragment_cycles": (10, 110),
+    "shared_share": (0.8, 1.0),
+    "l2_share": (0.8, 1.5),
+    "l2_port_share": (1.2, 2.0),
+    "load_latency_cycles": (500, 1600),
+    "copy_instructions": (4, 20),
+    "fragment_instructions": (1, 3),
+    "tile_instructions": (10, 150),
     "barrier_cycles": (5, 200),
-    "prologue_cycles": (300, 4000),
-    "epilogue_cycles": (50, 4000),
-    "store_bytes_per_cycle": (4, 128),
+    "prologue_cycles": (500, 4000),
+    "epilogue_cycles": (100, 4000),
+    "store_bytes_per_cycle": (8, 128),
     "overlap": (0.05, 1.0),
-    "dram_share": (0.5, 1.0),
-    "l2_usable_share": (0.2, 1.0),
-    "launch_us": (0.5, 6.0),
-    "second_pass_us": (0.5, 6.0),
+    "clumping": (0.05, 1.0),
+    "dram_share": (0.4, 1.0),
+    "l2_usable_share": (0.05, 1.0),
+    "launch_us": (0.5, 5.0),
+    "second_pass_us": (0.5, 5.0),
     "reduce_bytes_per_s": (5e11, 1.2e13),
-    "smoothness": (1.5, 12.0),
+    "smoothness": (2.5, 12.0),
 }
 NEAR = 3.0  # weight (best / time) ** NEAR
 SOFT = 0.02
@@ -136,14 +137,17 @@ def fitted(found: list[Case], machine: Machine, start: CostParameters, seconds: 
 
 
 def written(cost: CostParameters, report: dict[str, Any]) -> str:
-    """The parameter file's text."""
-    source = f"Fitted to {len(calibration_names())} shapes on {report['card']} by benchmarks/tile_calibrate.py"
+    """The parameter file's text: what is not fitted stays as it is."""
+    count = len(calibration_names())
+    source = f"Fitted to {count} shapes on {report['card']}, driver {report['driver']}, {report['date']}"
     lines = [
-        "# The cost model of `tilewright tile`: what it knows beyond the tables of architectures and cards.",
+        "# What the time model of `tilewright tile` knows beyond the tables of architectures and cards.",
+        "",
         "[gemm]",
     ]
-    for name in BOUNDS:
-        lines.append(f'{name} = {{ value = {getattr(cost, name):.4g}, kind = "fitted", source = "{source}" }}')
+    for name in parameter_names():
+        kind, why = ("fitted", source) if name in BOUNDS else (cost.kinds[name], cost.sources[name])
+        lines.append(f'{name} = {{ value = {getattr(cost, name):.4g}, kind = "{kind}", source = "{why}" }}')
     return "\n".join(lines) + "\n"
 
 

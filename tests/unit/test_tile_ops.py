@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -15,6 +15,7 @@ from tilewright.tile.attention import attention_candidates, smem_bytes
 from tilewright.tile.autotune import tuning_plan
 from tilewright.tile.candidate import Candidate, useful_share, vector_bytes
 from tilewright.tile.choice import choose, heads
+from tilewright.tile.gemm import ALIKE, timed_space
 from tilewright.tile.machine import Machine
 from tilewright.tile.ops import Attention, Convolution, Elementwise, Gemm, Op, Range, RowReduction, request
 from tilewright.tile.parameters import load_parameters
@@ -101,22 +102,31 @@ def test_warnings_follow_the_rules() -> None:
 
 def test_the_choice_is_the_fastest_and_its_rivals_lose_by_named_terms() -> None:
     found = selection(Gemm(4096, 4096, 4096))
-    assert found.choice.candidate.time_us == min(c.time_us for c in found.candidates)
-    assert all(rival.slower >= 1 for rival in found.choice.rivals)
+    assert found.choice.candidate.time_us <= min(c.time_us for c in found.candidates) * (1 + ALIKE)
+    assert all(rival.slower >= 1 - ALIKE for rival in found.choice.rivals)
     shapes = {rival.label.split()[0] for rival in found.choice.rivals}
     assert len(shapes) >= 3
     slow = [rival for rival in found.choice.rivals if rival.slower > 1.1]
     assert slow
     assert all(rival.loses or "in every term" in rival.reason for rival in slow)
-    reversed_choice = choose(tuple(reversed(found.candidates)))
-    assert reversed_choice.candidate.time_us == found.choice.candidate.time_us
+    worst = choose(tuple(reversed(found.candidates)))
+    assert worst.candidate == found.candidates[-1]
+    assert worst.rivals[-1].slower < 1
 
 
 def test_a_table_has_one_row_for_each_block_shape() -> None:
     rows = heads(selection(Gemm(4096, 4096, 4096)).candidates, 100)
     shapes = [(c.parameters["bm"], c.parameters["bn"], c.parameters["split_k"]) for c in rows]
     assert len(shapes) == len(set(shapes))
-    assert [c.time_us for c in rows] == sorted(c.time_us for c in rows)
+    assert all(after.time_us >= before.time_us * (1 - ALIKE) for before, after in pairwise(rows))
+
+
+def test_where_times_are_alike_the_walk_in_groups_comes_first() -> None:
+    timed = timed_space(Gemm(4096, 4096, 512), machine(), COST)
+    first, second = (timed.tiles[index] for index in timed.order[:2])
+    assert first.group_m > 1
+    assert timed.time.seconds[timed.order[0]] <= timed.time.seconds.min() * (1 + ALIKE)
+    assert second != first
 
 
 def test_partitions() -> None:
@@ -138,9 +148,8 @@ def test_partitions() -> None:
 def test_a_convolution_is_its_implicit_gemm_and_reads_its_image() -> None:
     conv = Convolution(8, 56, 56, 64, 128, 3, 3, pad=1)
     assert conv.as_gemm() == Gemm(8 * 56 * 56, 128, 576, name="conv")
-    assert [c.label for c in candidates(conv, machine(), COST)] == [
-        c.label for c in candidates(conv.as_gemm(), machine(), COST)
-    ]
+    whole = [c.label for c in candidates(conv.as_gemm(), machine(), COST) if c.parameters["split_k"] == 1]
+    assert [c.label for c in candidates(conv, machine(), COST)] == whole
 
 
 def test_advice_says_when_not_to() -> None:
@@ -173,7 +182,8 @@ def test_triton_takes_warps_as_a_number() -> None:
 def test_the_plan_is_the_legal_space_in_the_models_order() -> None:
     op = Gemm(4096, 4096, 4096)
     plan = tuning_plan(op, selection(op).candidates, machine(), "cuda")
-    assert [t.predicted_us for t in plan.trials] == sorted(t.predicted_us for t in plan.trials)
+    times = [trial.predicted_us for trial in plan.trials]
+    assert all(after >= before * (1 - ALIKE) for before, after in pairwise(times))
     tiles = {tuple(trial.parameters.values()) for trial in plan.trials}
     assert tiles == {tuple(vars(tile).values()) for tile in legal_space(op, machine().arch, machine().device)}
     read = json.loads(to_json(plan))
@@ -186,7 +196,7 @@ def test_ranges_have_no_gaps_and_stay_close_to_the_best() -> None:
     assert rows[0].low == 16
     assert rows[-1].high == 2048
     assert len(rows) > 2
-    for before, after in itertools.pairwise(rows):
+    for before, after in pairwise(rows):
         assert after.low == before.high + 1
         assert after.label != before.label
     assert all(1 <= row.worst <= KEPT for row in rows)

@@ -23,15 +23,20 @@ class TileSkeleton:
     """The kernel that the choice was written as.
 
     Attributes:
-        source, sidecar: the texts; ``second_sidecar`` of the pass that follows (split-K), "" without one.
+        source, sidecar: the texts; ``suffix`` is the file's.
+        second_kernel, second_sidecar: of the pass that follows (split-K, split rows); "" without one.
+        reference: the Python file that says what should come out; "" without one.
         files: what ``--out`` wrote; empty without it.
         refusal: why there is no skeleton; "" where there is one.
     """
 
     kernel: str = ""
+    second_kernel: str = ""
+    suffix: str = ".cu"
     source: str = ""
     sidecar: str = ""
     second_sidecar: str = ""
+    reference: str = ""
     files: tuple[str, ...] = ()
     refusal: str = ""
 

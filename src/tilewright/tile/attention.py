@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilewright.skeleton.attention import AttentionTile, attention_smem_bytes, why_no_attention
 from tilewright.tile.candidate import Candidate, bound_by, common_warnings, fit, useful_share, vector_bytes
 from tilewright.tile.machine import Machine
 from tilewright.tile.ops import Attention, element
@@ -18,7 +19,6 @@ QUERIES = (64, 128)
 KEYS = (32, 64, 128)
 WARPS = (4, 8)
 STAGES = (1, 2, 3)
-ROWS_OF_A_WARP = 16
 BASE_REGISTERS = 48
 REGISTER_BYTES = 4
 SCORE_BYTES = 4
@@ -37,7 +37,7 @@ def attention_candidates(op: Attention, machine: Machine, cost: CostParameters) 
 
 def smem_bytes(op: Attention, bm: int, bn: int, stages: int) -> int:
     """Shared bytes per block: the queries, and ``stages`` tiles of keys and of values."""
-    return (bm + 2 * stages * bn) * op.d * element(op.dtype).item_bytes
+    return attention_smem_bytes(AttentionTile(bm, bn, 1, stages), op.d)
 
 
 def registers_estimate(op: Attention, bm: int, bn: int, warps: int, warp_size: int) -> int:
@@ -55,8 +55,8 @@ def _choices(op: Attention, machine: Machine) -> Iterator[tuple[int, int, int, i
             for warps in WARPS:
                 for stages in STAGES:
                     registers = registers_estimate(op, bm, bn, warps, arch.warp_size)
-                    fits = smem_bytes(op, bm, bn, stages) <= arch.smem_optin_max_bytes
-                    if bm % (warps * ROWS_OF_A_WARP) == 0 and fits and registers <= arch.max_registers_per_thread:
+                    buildable = not why_no_attention(AttentionTile(bm, bn, warps, stages), op.d, arch)
+                    if buildable and registers <= arch.max_registers_per_thread:
                         yield bm, bn, warps, stages
 
 

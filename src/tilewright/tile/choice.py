@@ -54,10 +54,9 @@ class Choice:
 
 
 def choose(candidates: Sequence[Candidate]) -> Choice:
-    """The fastest by prediction, against rivals that differ from it in more than one detail of the same tile."""
-    ranked = sorted(candidates, key=lambda c: c.time_us)
-    chosen = ranked[0]
-    return Choice(chosen, _reasons(chosen), tuple(_rival(chosen, other) for other in _rivals(ranked)))
+    """The first of candidates that stand fastest first, against rivals of other block shapes."""
+    chosen = candidates[0]
+    return Choice(chosen, _reasons(chosen), tuple(_rival(chosen, other) for other in _rivals(candidates)))
 
 
 def heads(candidates: Sequence[Candidate], count: int) -> tuple[Candidate, ...]:

@@ -20,6 +20,8 @@ from tilewright.tile.space import STAGES, legal_space
 # Sums per thread from which a kernel keeps enough products in flight at low occupancy.
 ILP_SUMS = 32
 LARGE_LOOP_STAGES = 3
+# Predicted times within this of each other are the same.
+ALIKE = 0.002
 PIPES = ("tensor", "shared", "issue", "l2")
 
 
@@ -51,8 +53,9 @@ def timed_space(
     chosen = tuple(legal_space(op, machine.arch, machine.device) if tiles is None else tiles)
     space = columns(chosen, op.dtype, machine.arch, registers)
     time = gemm_time(op, space, machine, cost)
-    # Where times are equal the axes' order decides, so that a choice does not depend on the sort.
-    order = tuple(int(i) for i in np.argsort(time.seconds, kind="stable"))
+    # Where the model sees no difference, walking in groups comes first (it never fetches more), then the axes' order.
+    alike = np.round(np.log(time.seconds) / ALIKE)
+    order = tuple(int(i) for i in np.lexsort((time.seconds, -space.group_m, alike)))
     return TimedSpace(op, machine, chosen, space, time, order)
 
 
@@ -125,7 +128,7 @@ def terms_us(timed: TimedSpace, index: int) -> dict[str, float]:
     whole = {name: busiest * steps * float(getattr(time.pipes, name)[index]) / per_us for name in PIPES}
     # What a block waits beyond the time in which the pipes are filled by it and its neighbours.
     filled = float(time.resident[index]) * max(float(getattr(time.pipes, name)[index]) for name in PIPES)
-    waited = max(float(time.pipes.alone[index]) - filled, 0.0)
+    waited = max(float(time.alone[index]) - filled, 0.0)
     whole["waits"] = float(time.rounds[index]) * steps * waited / per_us
     whole["ends"] = float(time.ends_s[index]) * 1e6
     whole["dram"] = float(time.dram_s[index]) * 1e6

@@ -20,10 +20,10 @@ class CostParameters:
 
     Attributes:
         mma_share: of the architecture's ``mma.sync`` multiply-adds per cycle.
-        mma_latency_cycles: from a matrix instruction's issue to its sums.
-        fragment_cycles: of a step's reads from shared memory that one warp cannot hide behind its own products.
+        fragment_cycles: per step, what a warp waits for its fragments and sums beyond the time of its products.
         shared_share: of the shared-memory bytes per cycle.
-        l2_share: of the bytes per cycle that one SM takes in from L2.
+        l2_share: of the bytes per cycle that one SM takes in from L2, while all SMs do.
+        l2_port_share: the same where few SMs ask.
         load_latency_cycles: from a copy's issue to its landing, under load.
         copy_instructions: per copy of 16 bytes and thread: address, guards, the copy.
         fragment_instructions: per ldmatrix.
@@ -33,7 +33,9 @@ class CostParameters:
         epilogue_cycles: per block, from the last product to the block's end, without the bytes written.
         store_bytes_per_cycle: written by one SM.
         overlap: share of a block's prologue and epilogue that another resident block's work hides.
+        clumping: in the last wave, how far an SM with free places is filled up while others have none, 0 to 1.
         dram_share: of the card's DRAM bytes per second.
+        stream_share: the same for kernels that stream everything once.
         l2_usable_share: of L2 that keeps inputs for a later wave.
         launch_us: of a launch, whatever it does.
         second_pass_us: of split-K's second launch, beyond its bytes.
@@ -42,10 +44,10 @@ class CostParameters:
     """
 
     mma_share: float
-    mma_latency_cycles: float
     fragment_cycles: float
     shared_share: float
     l2_share: float
+    l2_port_share: float
     load_latency_cycles: float
     copy_instructions: float
     fragment_instructions: float
@@ -55,7 +57,9 @@ class CostParameters:
     epilogue_cycles: float
     store_bytes_per_cycle: float
     overlap: float
+    clumping: float
     dram_share: float
+    stream_share: float
     l2_usable_share: float
     launch_us: float
     second_pass_us: float

@@ -73,7 +73,8 @@ def selected(op: Op, found: tuple[Candidate, ...], machine: Machine, target: Tar
 def candidates(op: Op, machine: Machine, cost: CostParameters, target: Target = "cuda") -> tuple[Candidate, ...]:
     """The legal space of an op, fastest first by prediction."""
     if isinstance(op, Convolution):
-        return candidates(op.as_gemm(), machine, cost, target)
+        # The kernel gathers its rows of A on the way, and does not split K.
+        return tuple(c for c in candidates(op.as_gemm(), machine, cost, target) if c.parameters["split_k"] == 1)
     if isinstance(op, Gemm):
         timed = timed_space(op, machine, cost)
         rows = tuple(candidate(timed, index) for index in timed.order)
@@ -86,17 +87,21 @@ def candidates(op: Op, machine: Machine, cost: CostParameters, target: Target = 
 
 
 def _triton(rows: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-    """Triton lays out the warps itself: of each tile and number of warps the best grid stays, under Triton's names."""
+    """Triton lays out the warps itself: of each tile and number of warps the best grid stays, under Triton's names.
+
+    The skeleton there does not split K.
+    """
     seen: set[tuple[int, ...]] = set()
     kept: list[Candidate] = []
     for row in rows:
         tile = row.parameters
+        if tile["split_k"] > 1:
+            continue
         names = {
             "BLOCK_M": tile["bm"],
             "BLOCK_N": tile["bn"],
             "BLOCK_K": tile["bk"],
             "GROUP_M": tile["group_m"],
-            "SPLIT_K": tile["split_k"],
             "num_warps": tile["warps_m"] * tile["warps_n"],
             "num_stages": tile["stages"],
         }
@@ -104,7 +109,6 @@ def _triton(rows: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
         if key not in seen:
             seen.add(key)
             text = f"{tile['bm']}x{tile['bn']}x{tile['bk']} w{names['num_warps']} s{tile['stages']}"
-            text += f" split{tile['split_k']}" if tile["split_k"] > 1 else ""
             text += f" g{tile['group_m']}" if tile["group_m"] > 1 else ""
             kept.append(replace(row, label=text, parameters={**tile, **names}))
     return tuple(kept)

@@ -143,7 +143,7 @@ def _elementwise(op: Elementwise, machine: Machine, cost: CostParameters, thread
 def _memory_terms(machine: Machine, cost: CostParameters, moved: float, in_flight: float) -> dict[str, float]:
     """What DRAM takes for the bytes, and what the bytes in flight take at one DRAM latency per filling."""
     latency_us = cost.load_latency_cycles / machine.clock_hz * 1e6
-    dram_us = moved / (machine.device.dram_bytes_per_s * cost.dram_share) * 1e6
+    dram_us = moved / (machine.device.dram_bytes_per_s * cost.stream_share) * 1e6
     return {"dram": dram_us, "flight": moved / max(in_flight, 1) * latency_us}
 
 

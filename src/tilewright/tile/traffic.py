@@ -17,10 +17,14 @@ from tilewright.tile.ops import Gemm, element
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes of one launch: ``l2_bytes`` asked of L2 by all blocks; ``dram_bytes`` fetched for inputs, and written."""
+    """Bytes of one launch: ``l2_bytes`` asked of L2 by all blocks; ``dram_bytes`` fetched for inputs, and written.
+
+    ``first_wave_bytes`` of those move while the first blocks run, which find nothing in L2.
+    """
 
     l2_bytes: Numbers
     dram_bytes: Numbers
+    first_wave_bytes: Numbers
 
 
 def traffic(op: Gemm, columns: Columns, resident: Numbers, l2_usable_bytes: float) -> Traffic:
@@ -47,4 +51,8 @@ def traffic(op: Gemm, columns: Columns, resident: Numbers, l2_usable_bytes: floa
     one_matrix = inputs / op.batch
     kept = np.minimum(1.0, l2_usable_bytes / one_matrix)
     again = np.maximum(fetched - inputs, 0.0) * (1.0 - kept)
-    return Traffic(l2_bytes=asked, dram_bytes=inputs + again + output)
+    matrices = np.minimum(np.maximum(resident / columns.split_k / tiles, 1.0), op.batch)
+    first = np.minimum(matrices * per_wave, inputs) + output * np.minimum(
+        resident / (op.batch * tiles * columns.split_k), 1
+    )
+    return Traffic(l2_bytes=asked, dram_bytes=inputs + again + output, first_wave_bytes=first)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,24 +10,24 @@ from typing import TYPE_CHECKING
 from tilewright import __version__
 from tilewright.arch.arch import load_arch
 from tilewright.arch.devices import Device, find_device, known_devices
-from tilewright.errors import EXIT_OK, EXIT_REFUSED, TilewrightError
+from tilewright.errors import EXIT_OK, TilewrightError
 from tilewright.gpu.device import find_gpu
 from tilewright.receipt.record import Tool, to_json
-from tilewright.receipt.tile_report import TileReport, TileSkeleton
+from tilewright.receipt.tile_report import TileReport
 from tilewright.settings import Settings
-from tilewright.skeleton.gemm import GemmTile, Vectors, gemm_cuda
+from tilewright.skeleton.gemm import gemm_cuda
 from tilewright.tile.candidate import Candidate
 from tilewright.tile.choice import heads
 from tilewright.tile.machine import Machine
 from tilewright.tile.ops import Convolution, Gemm, Op, Target, request, skeleton_dtype
 from tilewright.tile.parameters import CostParameters, load_parameters
+from tilewright.workflow.tile_skeletons import gemm_tile, skeleton_of
 
 if TYPE_CHECKING:  # what evaluates the model needs NumPy, which the other verbs may do without
     from tilewright.tile.ranges import RangeChoice
     from tilewright.tile.selection import Selection
 
 CALIBRATED_ON = "NVIDIA H200"
-TILE_FIELDS = ("bm", "bn", "bk", "warps_m", "warps_n", "stages", "split_k", "group_m")
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def tile(
         advice=found.advice,
         rules=found.rules,
         ranges=ranges,
-        skeleton=_skeleton(found, machine, target),
+        skeleton=skeleton_of(found.op, found.choice.candidate, machine, target),
         plan=plan,
         notes=notes,
     )
@@ -160,10 +159,6 @@ def _model_notes(found: Selection, card: Device) -> tuple[str, ...]:
     return ()
 
 
-def _tile_of(chosen: Candidate) -> GemmTile:
-    return GemmTile(**{name: chosen.parameters[name] for name in TILE_FIELDS})
-
-
 def _gemm_of(op: Op) -> Gemm | None:
     if isinstance(op, Convolution):
         return op.as_gemm()
@@ -193,12 +188,12 @@ def _compiled(
     rest = tuple(c for c in found.candidates if c not in shown)
     for number, row in enumerate(shown, 1):
         say(f"compiling candidate {number} of {top}")
-        made = gemm_cuda(_tile_of(row), skeleton_dtype(op.dtype), machine.arch)
+        made = gemm_cuda(gemm_tile(row), skeleton_dtype(op.dtype), machine.arch)
         artifact = build(BuildRequest(made.text, "gemm.cu", machine.arch.name, made.kernel), settings)
         if not isinstance(artifact, Artifact):
             rows.append(replace(row, warnings=(*row.warnings, f"It does not compile: {artifact.message}")))
             continue
-        timed = timed_space(op, machine, cost, [_tile_of(row)], [artifact.resources.registers])
+        timed = timed_space(op, machine, cost, [gemm_tile(row)], [artifact.resources.registers])
         again = candidate(timed, 0, artifact.resources.spill_bytes, compiled=True)
         if artifact.resources.spill_bytes:
             again = replace(again, warnings=(*again.warnings, f"{artifact.resources.spill_bytes} B spill."))
@@ -208,41 +203,18 @@ def _compiled(
     return replace(chosen, candidates=head + rest)
 
 
-def _skeleton(found: Selection, machine: Machine, target: Target) -> TileSkeleton:
-    op = found.op
-    if not isinstance(op, Gemm) or target != "cuda":
-        return TileSkeleton(refusal=f"There is no {target} skeleton of {op.name} yet.")
-    try:
-        dtype = skeleton_dtype(op.dtype)
-        made = gemm_cuda(_tile_of(found.choice.candidate), dtype, machine.arch, vectors=Vectors.of(op.n, op.k, dtype))
-    except TilewrightError as error:
-        if error.exit_code != EXIT_REFUSED:
-            raise
-        return TileSkeleton(refusal=error.message)
-    return TileSkeleton(
-        kernel=made.kernel,
-        source=made.text,
-        sidecar=_with_sizes(made.sidecar, op),
-        second_sidecar=_with_sizes(made.second.sidecar, op) if made.second is not None else "",
-    )
-
-
-def _with_sizes(sidecar: str, op: Gemm) -> str:
-    """The sidecar with the shape that was asked for as its default sizes."""
-    sizes = f"default = {{ M = {op.m}, N = {op.n}, K = {op.k}, BATCH = {op.batch} }}"
-    return re.sub(r"^default = .*$", sizes, sidecar, count=1, flags=re.MULTILINE)
-
-
 def _written(report: TileReport, out: Path) -> TileReport:
     """The report with the files that were written: source, sidecars, plan and the report itself."""
     out.mkdir(parents=True, exist_ok=True)
     made = report.skeleton
     texts: dict[str, str] = {"plan.json": to_json(report.plan)}
     if made.source:
-        texts[f"{made.kernel}.cu"] = made.source
+        texts[f"{made.kernel}{made.suffix}"] = made.source
         texts[f"{made.kernel}.toml"] = made.sidecar
+    if made.reference:
+        texts[f"{made.kernel}_reference.py"] = made.reference
     if made.second_sidecar:
-        texts[f"{made.kernel}.{made.kernel}_reduce.toml"] = made.second_sidecar
+        texts[f"{made.kernel}.{made.second_kernel}.toml"] = made.second_sidecar
     files = tuple(str(out / name) for name in (*texts, "tile.json"))
     report = replace(report, skeleton=replace(made, files=files))
     for name, text in {**texts, "tile.json": to_json(report)}.items():
