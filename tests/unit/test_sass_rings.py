@@ -34,11 +34,12 @@ RINGS = {
     "specialised_s2": (1, 4),
     "specialised_s4": (3, 4),
     "two_ways_s2": (1, 1),
+    "from_a_column_s2": (1, 4),
 }
 FEW = ("rows_after_s3", "lanes_before_s3", "box_before_s3", "box_waits_for_all_s3", "counters_s3", "two_barriers_s2",
     "specialised_s2", "two_ways_s2")  # fmt: skip
 CASES = [("sm_90a", name) for name in RINGS] + [(arch, name) for arch in OTHER_ARCHS for name in FEW]
-BY_ROWS = ("rows", "lanes", "specialised")
+BY_ROWS = ("rows", "lanes", "specialised", "from_a_column")
 
 
 def kernel(name: str, arch: str = "sm_90a") -> Function:
@@ -66,6 +67,13 @@ def test_the_way_without_a_map_is_named_not_judged() -> None:
     assert "Launches that take another way go through the loop at" in " ".join(prove(kernel("two_ways_s2")).notes)
 
 
+def test_a_loop_between_two_parameters_is_followed_the_way_of_the_copies() -> None:
+    """Both have the same value at first: no trip. From column 1 on no row is aligned, and no bulk copy is made."""
+    notes = " ".join(prove(kernel("from_a_column_s2")).notes)
+    assert "= 64 and word of memory" in notes
+    assert "A ring of 2 stages" in notes
+
+
 def test_bytes_of_copies() -> None:
     """Rows say how many bytes they are; a box is what the mbarrier expects."""
     assert [(row.opcode, row.width_bytes) for row in prove(kernel("rows_before_s2")).copies] == [("UBLKCP", 256)]
@@ -79,7 +87,7 @@ def test_notes_say_what_was_followed() -> None:
     assert "16384 for every parameter" in notes
     assert "4 mbarriers count its copies, 2 to a stage" in " ".join(prove(kernel("two_barriers_s2")).notes)
     split = " ".join(prove(kernel("counters_s3")).notes)
-    assert "= 1 and word of memory" in split, "with as many splits as tiles there is one tile"
+    assert "= 64 and word of memory" in split, "with as many splits as tiles there is one tile"
 
 
 def test_specialised_kernels_name_their_threads() -> None:

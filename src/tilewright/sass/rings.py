@@ -9,6 +9,7 @@ computed. Waits are taken to end; what other threads do is not followed.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 from tilewright.sass.flow import Flow, Loop
@@ -39,6 +40,7 @@ LEAST_TRIPS = 6
 THREADS = (0, 32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 640, 768, 896, 992)
 MOST_STEPS = 400_000  # of all the threads that are followed in search of one that can be judged
 _SMALL_COPY_BYTES = 16
+_SMALL = (64, 1)  # a first row or column at 64 is aligned, so that bulk copies can be made from there
 
 
 @dataclass(frozen=True)
@@ -194,31 +196,33 @@ class Traces:
         self.function, self.flow = function, flow
         self.headers = headers_of(function, flow, work)
         self.steps = 0  # of all of them
-        self._made: dict[tuple[int, int | None], tuple[Launch, Trace]] = {}
+        self._made: dict[tuple[int, tuple[int, int] | None], tuple[Launch, Trace]] = {}
 
     def longest(self, loop: Loop, thread: int) -> tuple[Launch, Trace, Trips]:
         """A thread's trace with enough trips of a loop, if there is one.
 
-        Every parameter has the same large value; where the loop is too short then (a number of splits, say), each of
-        those that were read is made 1 in turn.
+        Every parameter has the same large value; where the loop is too short then (a number of splits, or where it
+        begins), each of those that were read is made smaller in turn.
         """
-        best = self._with(loop, thread, None)
-        if best[2].count < LEAST_TRIPS and best[1].end == "exit":
-            for offset in sorted(best[1].parameters_read):
-                other = self._with(loop, thread, offset)
-                if other[2].count > best[2].count:
-                    best = other
-                if best[2].count >= LEAST_TRIPS or self.steps > MOST_STEPS:
-                    break
+        best = self._with(loop, thread)
+        if best[2].count >= LEAST_TRIPS or best[1].end != "exit":
+            return best
+        for value, offset in itertools.product(_SMALL, sorted(best[1].parameters_read)):
+            other = self._with(loop, thread, (offset, value))
+            if other[2].count > best[2].count:
+                best = other
+            if best[2].count >= LEAST_TRIPS or self.steps > MOST_STEPS:
+                break
         return best
 
-    def _with(self, loop: Loop, thread: int, one: int | None) -> tuple[Launch, Trace, Trips]:
-        if (thread, one) not in self._made:
-            launch = Launch(thread) if one is None else Launch(thread, others={one: 1})
+    def _with(self, loop: Loop, thread: int, other: tuple[int, int] | None = None) -> tuple[Launch, Trace, Trips]:
+        """``other``: a parameter's offset, and its own value."""
+        if (thread, other) not in self._made:
+            launch = Launch(thread) if other is None else Launch(thread, others=dict([other]))
             trace = trace_of(self.function, self.flow, launch, self.headers)
             self.steps += len(trace.steps)
-            self._made[thread, one] = launch, trace
-        launch, trace = self._made[thread, one]
+            self._made[thread, other] = launch, trace
+        launch, trace = self._made[thread, other]
         return launch, trace, trips_of(self.flow, loop, trace)
 
 
@@ -280,6 +284,8 @@ def _judged(function: Function, work: Work, trace: Trace, trips: Trips, launch: 
     run, phases = replay(function, trace, trips, trip, work)
     if phases.trouble:
         return phases.trouble
+    if not phases.holders:
+        return f"thread {launch.thread} went a way on which no mbarrier counts a copy."
     found = overlap_of(run, 0)
     if isinstance(found, str):
         return found

@@ -217,3 +217,36 @@ extern "C" __global__ void __launch_bounds__(128)
     }
     out[threadIdx.x] = sum;
 }
+
+// Columns from one parameter to another: bulk copies where they begin at a multiple of 16 bytes, else the way of old.
+extern "C" __global__ void __launch_bounds__(128)
+    from_a_column_s2(const float* in, float* out, int first, int last, int pitch) {
+    __shared__ alignas(128) float tiles[2][TILE];
+    __shared__ u64 full[2];
+    if (threadIdx.x == 0) init(&full[0], 1), init(&full[1], 1);
+    __syncthreads();
+    auto fill = [&](int x, int stage) {
+        if (x % 4 == 0) {
+            if (threadIdx.x == 0) {
+                expect(&full[stage], TILE * 4);
+                for (int r = 0; r < ROWS; ++r)
+                    bulk(tiles[stage] + r * COLUMNS, in + r * pitch + x, COLUMNS * 4, &full[stage]);
+            }
+        } else {
+            for (int i = threadIdx.x; i < TILE; i += 128) tiles[stage][i] = in[i / COLUMNS * pitch + x + i % COLUMNS];
+            if (threadIdx.x == 0) arrive(&full[stage]);
+        }
+    };
+    if (first < last) fill(first, 0);
+    float sum = 0;
+    int stage = 0, parity = 0;
+    for (int x = first; x < last; x += COLUMNS) {
+        wait(&full[stage], parity);
+        __syncthreads();
+        if (x + COLUMNS < last) fill(x + COLUMNS, stage ^ 1);
+        sum = dot(tiles[stage], sum);
+        parity ^= stage;
+        stage ^= 1;
+    }
+    out[threadIdx.x] = sum;
+}
