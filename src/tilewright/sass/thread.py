@@ -269,10 +269,14 @@ class Thread:
             return None
         at = (register + int(found[3] or "0", 16) + beyond) & MASK
         if at < _PARAMETERS_AT.get(self.generation, 0x160):
-            block = _BLOCK_AT.get(self.generation, 0)
-            return BLOCK_EXTENT if block <= at < block + 4 else 1 if block <= at < block + 12 else self.launch.parameter
+            axis, rest = divmod(at - _BLOCK_AT.get(self.generation, 0), 4)
+            return self.block_extent(axis) if axis in (0, 1, 2) and not rest else self.launch.parameter
         self.parameters_read.add(at)
         return self.launch.others.get(at, self.launch.parameter)
+
+    def block_extent(self, axis: int) -> int:
+        """Threads of the block along x, y or z (0, 1, 2)."""
+        return BLOCK_EXTENT if axis == 0 else 1
 
     def _local(self, instruction: Instruction) -> dict[str, Word]:
         """Spills: stores to local memory, and loads from it."""

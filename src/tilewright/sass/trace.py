@@ -86,21 +86,33 @@ def is_wait(instruction: Instruction) -> bool:
     return instruction.opcode == "SYNCS" and "PHASECHK" in instruction.modifiers and not instruction.is_off
 
 
-def trace_of(function: Function, flow: Flow, launch: Launch, headers: frozenset[int]) -> Trace:
-    """Follow a thread from the kernel's entry until it has been round one of some loops `MOST_TRIPS` times.
+def trace_of(
+    function: Function,
+    flow: Flow,
+    launch: Launch,
+    headers: frozenset[int],
+    *,
+    thread: Thread | None = None,
+    most_trips: int = MOST_TRIPS,
+) -> Trace:
+    """Follow a thread from the kernel's entry until it has been round one of some loops `most_trips` times.
 
     Args:
         headers: blocks that the loops begin with.
+        thread: what executes; a `Thread` with this launch by default.
     """
-    return _Follower(function, flow, launch, headers).run()
+    return _Follower(function, flow, thread or Thread(function.arch, launch), headers, most_trips).run()
 
 
 class _Follower:
-    def __init__(self, function: Function, flow: Flow, launch: Launch, headers: frozenset[int]) -> None:
+    def __init__(
+        self, function: Function, flow: Flow, thread: Thread, headers: frozenset[int], most_trips: int
+    ) -> None:
         self.code = function.instructions
         self.flow = flow
-        self.thread = Thread(function.arch, launch)
+        self.thread = thread
         self.headers = headers
+        self.most_trips = most_trips
         self.labels = {label: address // 16 for label, address in (function.labels or {}).items()}
         self.block_at = {block.first: block.index for block in flow.blocks}
         self.block_of = [block.index for block in flow.blocks for _ in range(block.first, block.end)]
@@ -133,7 +145,7 @@ class _Follower:
         self.rounds = {header: count for header, count in self.rounds.items() if header in inside}
         if block in inside:
             self.rounds[block] = self.rounds.get(block, 0) + 1
-        return block in self.headers and self.rounds.get(block, 0) > MOST_TRIPS
+        return block in self.headers and self.rounds.get(block, 0) > self.most_trips
 
     def _execute(self, at: int, block: int) -> int | None:
         """Execute an instruction; the index of the next one, None at the end."""
