@@ -35,11 +35,12 @@ RINGS = {
     "specialised_s4": (3, 4),
     "two_ways_s2": (1, 1),
     "from_a_column_s2": (1, 4),
+    "behind_padding_s2": (1, 4),
 }
 FEW = ("rows_after_s3", "lanes_before_s3", "box_before_s3", "box_waits_for_all_s3", "counters_s3", "two_barriers_s2",
     "specialised_s2", "two_ways_s2")  # fmt: skip
 CASES = [("sm_90a", name) for name in RINGS] + [(arch, name) for arch in OTHER_ARCHS for name in FEW]
-BY_ROWS = ("rows", "lanes", "specialised", "from_a_column")
+BY_ROWS = ("rows", "lanes", "specialised", "from_a_column", "behind_padding")
 
 
 def kernel(name: str, arch: str = "sm_90a") -> Function:
@@ -72,6 +73,7 @@ def test_a_loop_between_two_parameters_is_followed_the_way_of_the_copies() -> No
     notes = " ".join(prove(kernel("from_a_column_s2")).notes)
     assert "= 64 and word of memory" in notes
     assert "A ring of 2 stages" in notes
+    assert "= 64 and word of memory" in " ".join(prove(kernel("behind_padding_s2")).notes)
 
 
 def test_bytes_of_copies() -> None:

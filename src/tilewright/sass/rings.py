@@ -10,6 +10,7 @@ computed. Waits are taken to end; what other threads do is not followed.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tilewright.sass.flow import Flow, Loop
@@ -178,8 +179,7 @@ def judge_ring(function: Function, flow: Flow, work: Work, loop: Loop) -> Judged
         return "waits on mbarriers are loops over shared memory here (before sm_90), which are not followed."
     traces = Traces(function, flow, work)
     why = ""
-    for thread in THREADS:
-        launch, trace, trips = traces.longest(loop, thread)
+    for launch, trace, trips in traces.ways(loop):
         found = unfollowed(function, trace, loop, flow) or _judged(function, work, trace, trips, launch)
         if not isinstance(found, str):
             return found
@@ -197,6 +197,17 @@ class Traces:
         self.headers = headers_of(function, flow, work)
         self.steps = 0  # of all of them
         self._made: dict[tuple[int, tuple[int, int] | None], tuple[Launch, Trace]] = {}
+
+    def ways(self, loop: Loop) -> Iterator[tuple[Launch, Trace, Trips]]:
+        """Traces that may be judged: each thread's, then the first one's with one parameter smaller than the others.
+
+        With all alike, what begins at an offset may begin outside of a matrix: then it is copied another way.
+        """
+        for thread in THREADS:
+            yield self.longest(loop, thread)
+        first = self._with(loop, THREADS[0])
+        for offset in sorted(first[1].parameters_read):
+            yield self._with(loop, THREADS[0], (offset, _SMALL[0]))
 
     def longest(self, loop: Loop, thread: int) -> tuple[Launch, Trace, Trips]:
         """A thread's trace with enough trips of a loop, if there is one.

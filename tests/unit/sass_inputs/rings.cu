@@ -250,3 +250,36 @@ extern "C" __global__ void __launch_bounds__(128)
     }
     out[threadIdx.x] = sum;
 }
+
+// The same behind padding: columns in front of the matrix are no place for a bulk copy.
+extern "C" __global__ void __launch_bounds__(128)
+    behind_padding_s2(const float* in, float* out, int padding, int columns, int pitch) {
+    __shared__ alignas(128) float tiles[2][TILE];
+    __shared__ u64 full[2];
+    if (threadIdx.x == 0) init(&full[0], 1), init(&full[1], 1);
+    __syncthreads();
+    auto fill = [&](int x, int stage) {
+        if (x >= 0 && x % 4 == 0) {
+            if (threadIdx.x == 0) {
+                expect(&full[stage], TILE * 4);
+                for (int r = 0; r < ROWS; ++r)
+                    bulk(tiles[stage] + r * COLUMNS, in + r * pitch + x, COLUMNS * 4, &full[stage]);
+            }
+        } else {
+            for (int i = threadIdx.x; i < TILE; i += 128) tiles[stage][i] = x + i % COLUMNS < 0 ? 0 : in[i / COLUMNS * pitch + x + i % COLUMNS];
+            if (threadIdx.x == 0) arrive(&full[stage]);
+        }
+    };
+    if (0 < columns) fill(-padding, 0);
+    float sum = 0;
+    int stage = 0, parity = 0;
+    for (int x = 0; x < columns; x += COLUMNS) {
+        wait(&full[stage], parity);
+        __syncthreads();
+        if (x + COLUMNS < columns) fill(x + COLUMNS - padding, stage ^ 1);
+        sum = dot(tiles[stage], sum);
+        parity ^= stage;
+        stage ^= 1;
+    }
+    out[threadIdx.x] = sum;
+}
