@@ -141,7 +141,8 @@ def written(cost: CostParameters, report: dict[str, Any]) -> str:
     count = len(calibration_names())
     source = f"Fitted to {count} shapes on {report['card']}, driver {report['driver']}, {report['date']}"
     lines = [
-        "# What the time model of `tilewright tile` knows beyond the tables of architectures and cards.",
+        "# What the time model of `tilewright tile` knows beyond the tables of architectures and cards. Fitted figures",
+        "# are one model's coefficients, no measurements of the hardware: some stand at the edge of what is plausible.",
         "",
         "[gemm]",
     ]

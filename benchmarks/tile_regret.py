@@ -72,12 +72,37 @@ def judged(report: dict[str, Any]) -> list[dict[str, Any]]:
                 "chosen_iqr_us": chosen["iqr_us"] if chosen else None,
                 "best_samples": best["rounds"],
                 "cublas_us": shape["cublas_us"],
+                "cut_short": shape["cut_short"],
                 "regret": chosen["median_us"] / best["median_us"] - 1 if chosen else None,
                 "median_error": statistics.median(errors),
                 "median_error_near_best": statistics.median(near),
             }
         )
     return out
+
+
+def fixed(report: dict[str, Any]) -> dict[str, Any]:
+    """What one tile for everything would do: the one that is best on average on the calibration shapes, unsplit."""
+    from tilewright.skeleton.gemm import GemmTile
+    from tilewright.tile.gemm import label
+
+    names = lists()
+    behind: dict[tuple[int, ...], dict[str, float]] = {}
+    for shape in report["shapes"]:
+        rounds = max(row["rounds"] for row in shape["rows"])
+        best = next(row["median_us"] for row in shape["rows"] if row["rounds"] == rounds)
+        for row in shape["rows"]:
+            if row["config"][6:] == [1, 1]:
+                behind.setdefault(tuple(row["config"]), {})[shape["name"]] = row["median_us"] / best - 1
+    everywhere = {tile: found for tile, found in behind.items() if len(found) == len(report["shapes"])}
+    tile = min(everywhere, key=lambda t: statistics.fmean(everywhere[t][name] for name in names["calibration"]))
+    regrets = [everywhere[tile][name] for name in names["test"]]
+    return {
+        "tile": label(GemmTile(*tile)),
+        "within_10_percent": sum(r <= WITHIN for r in regrets),
+        "mean_regret": statistics.fmean(regrets),
+        "worst_regret": max(regrets),
+    }
 
 
 def _key(tile: Any) -> tuple[int, ...]:
@@ -115,13 +140,23 @@ def text(record: dict[str, Any], which: str = "test") -> str:
                 f"| {regret} | {row['cublas_us']:.1f} |"
             )
     found = record["summary"][which]
-    mean = f"{found['mean_regret']:.1%}"
+    mean, one = f"{found['mean_regret']:.1%}", record["one_tile_for_all"]
     lines.append("")
     lines.append(
         f"Within 10 % of the best: {found['within_10_percent']} of {found['shapes']}; on average {mean} behind it, "
-        f"at worst {found['worst_regret']:.1%}."
+        f"at worst {found['worst_regret']:.1%}. One tile for all of them ({one['tile']}, the best on average of the "
+        f"calibration shapes): {one['within_10_percent']} of {found['shapes']}, {one['mean_regret']:.1%}, "
+        f"{one['worst_regret']:.1%}."
     )
+    short = [row["name"] for row in record["shapes"] if row["list"] == which and row["cut_short"]]
+    if short:
+        lines.append(f"The time ran out at {', '.join(short)}: medians of {row_samples(record, short[0])} rounds.")
     return "\n".join(lines) + "\n"
+
+
+def row_samples(record: dict[str, Any], name: str) -> int:
+    """Rounds behind the best time of a shape."""
+    return next(int(row["best_samples"]) for row in record["shapes"] if row["name"] == name)
 
 
 def main() -> None:
@@ -146,6 +181,7 @@ def main() -> None:
         "arch": report["arch"],
         "protocol": "benchmarks/tile_space.py: every legal tile, in random order, L2 flushed before each; medians",
         "summary": summary(rows),
+        "one_tile_for_all": fixed(report) if options.only is None else None,
         "shapes": rows,
     }
     for row in rows:

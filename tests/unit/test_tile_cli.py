@@ -97,7 +97,9 @@ def test_compiled_candidates_show_what_ptxas_gave(capsys: pytest.CaptureFixture[
 def test_a_card_is_named_or_found() -> None:
     assert card_for("H200", None)[0].arch == "sm_90a"
     assert card_for(None, "sm_90")[0].arch == "sm_90a"
-    for device, arch, code in (("h4711", None, "tile/unknown_device"), ("h200", "sm_80", "tile/device_arch")):
+    assert card_for("4090", None)[0].arch == "sm_89"
+    wrong = (("h4711", None, "tile/unknown_device"), ("h200", "sm_80", "tile/device_arch"))
+    for device, arch, code in (*wrong, ("a100", None, "tile/unknown_device"), ("", None, "tile/unknown_device")):
         with pytest.raises(TilewrightError) as caught:
             card_for(device, arch)
         assert caught.value.code == code

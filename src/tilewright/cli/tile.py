@@ -12,7 +12,7 @@ from tilewright.settings import Settings
 
 NAME = "tile"
 EXAMPLE = """Example: tilewright tile gemm M=4096 N=4096 K=4096 --dtype fp16 --device h200 --out out
-         tilewright tile gemm M=1..4096 N=4096 K=4096 --device a100
+         tilewright tile gemm M=1..4096 N=4096 K=4096 --device "a100 sxm4 80"
 
 Ops and dims: gemm M N K [BATCH]; batched_gemm M N K BATCH; attention B H N D [CAUSAL=1]; row_reduction R C
 [WRITES_ROWS=1]; elementwise N [INPUTS]; conv N H W C K R S [STRIDE] [PAD]. One dim may be a range.

@@ -22,9 +22,8 @@ class Machine:
 
     @property
     def clock_hz(self) -> float:
-        """The boost clock, from the card's FP32 peak: two operations per lane and cycle."""
-        lanes = self.arch.fma_lanes_per_cycle * self.device.sms
-        return self.device.peaks["fp32"] / (2 * lanes)
+        """The boost clock: what a card runs at while it is neither hot nor at its power limit."""
+        return self.device.boost_clock_hz
 
     def mac_per_cycle(self, dtype: str) -> float:
         """Dense multiply-adds of ``mma.sync`` per SM and cycle; see `skeleton_dtype` for what is refused."""

@@ -114,14 +114,7 @@ def card_for(device: str | None, arch: str | None) -> tuple[Device, str]:
     """
     known = known_devices()
     if device is not None:
-        found = find_device(device)
-        if found is None:
-            raise TilewrightError(
-                "tile/unknown_device",
-                f"There is no card '{device}' in Tilewright's tables.",
-                {"device": device, "known": [d.name for d in known]},
-                f"Known are {', '.join(d.name for d in known)}.",
-            )
+        found = find_device(device) or _by_words(device, known)
         if arch is not None and load_arch(arch).name != found.arch:
             raise TilewrightError(
                 "tile/device_arch",
@@ -145,6 +138,22 @@ def card_for(device: str | None, arch: str | None) -> tuple[Device, str]:
         )
     why = f"the first card of {name} in the tables" if arch is not None else "the first card in the tables: no GPU here"
     return of_arch[0], why
+
+
+def _by_words(text: str, known: tuple[Device, ...]) -> Device:
+    """The one card whose name holds every word: ``4090``, ``a100 sxm4 80``."""
+    words = text.lower().replace("-", " ").split()
+    found = [d for d in known if words and all(word in d.name.lower() for word in words)]
+    if len(found) == 1:
+        return found[0]
+    names = [d.name for d in found or known]
+    what = f"'{text}' may be one of {len(found)} cards" if found else f"There is no card '{text}'"
+    raise TilewrightError(
+        "tile/unknown_device",
+        f"{what} in Tilewright's tables.",
+        {"device": text, "known": names},
+        f"Name one: {', '.join(names)}.",
+    )
 
 
 def _model_notes(found: Selection, card: Device) -> tuple[str, ...]:
