@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping
 
 from tilewright.errors import TilewrightError
@@ -58,7 +59,8 @@ def read_ncu(text: str, kernel: str, file: str) -> dict[str, float]:
     details = _NAME in head
     launches = _of_details(head, body) if details else _of_raw(head, body)
     names = {name for name, _ in launches}
-    wanted = [found for name, found in launches if kernel and kernel in name]
+    word = re.compile(rf"(?<!\w){re.escape(_plain(kernel))}(?!\w)")
+    wanted = [found for name, found in launches if word.search(_plain(name.split("(")[0]))]
     if not wanted and len(names) == 1:
         wanted = [found for _, found in launches]
     if not wanted:
@@ -106,6 +108,12 @@ def _ours(found: Found) -> dict[str, float]:
                 out[name] = value
                 break
     return out
+
+
+def _plain(name: str) -> str:
+    """``f`` of ``_Z1fPf``; any other name as it is."""
+    mangled = re.match(r"_Z(\d+)(\w+)", name)
+    return mangled[2][: int(mangled[1])] if mangled else name
 
 
 def _number(value: str, unit: str) -> float | None:
