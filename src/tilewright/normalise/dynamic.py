@@ -254,15 +254,11 @@ def _stored_around(sites: Sites, view: View, loop: Loop) -> bool:
         elif isinstance(node, ir.Call) and not isinstance(target, ir.Expr):
             # A function may store through what it is given.
             known = node.callee.split("::")[-1] in ("load_matrix_sync", "__cvta_generic_to_shared")
-            if not known and any(_names(a) & kept for a in node.args):
+            if not known and any(ir.names([a]) & kept for a in node.args):
                 return True
-        if target is not None and not isinstance(target, ir.Name) and _names(target) & kept:
+        if target is not None and not isinstance(target, ir.Name) and ir.names([target]) & kept:
             return True
     return False
-
-
-def _names(expr: ir.Expr) -> set[int]:
-    return {n.symbol for n in ir.walk(expr) if isinstance(n, ir.Name) and n.symbol is not None}
 
 
 def _common_multiple(a: int, b: int) -> int:

@@ -170,7 +170,7 @@ class Arguments(Meaning):
         symbol = parameter.symbol
         assert symbol is not None
         behind = bool(symbol.pointers or symbol.dims)
-        others = {n.symbol for n in ir.walk(arg) if isinstance(n, ir.Name) and n.symbol is not None} & changed
+        others = ir.names([arg]) & changed
         fixed = self.fixed(symbol)
         hidden = symbol.name in self.callee.own  # by a local of the same name: both keep one name
         if symbol.reference:

@@ -11,9 +11,9 @@ from tilewright.source import intrinsics, ir
 from tilewright.source.c_types import int_kind, plain, resolve
 from tilewright.source.effects import Collector
 from tilewright.source.expr_types import CType, Types
+from tilewright.source.integer_types import BUILTINS
 from tilewright.source.reader import OpenKernel
 
-BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
 SCALAR = re.compile(r"^[A-Za-z_][\w: ]*$")
 _OF_TYPE = re.compile(r"\b(?:sizeof|decltype|alignof|typeid)\b")
 

@@ -101,7 +101,7 @@ class CallSites:
 
     def _reaches_out(self, segment: tuple[ir.Stmt, ...]) -> bool:
         """Whether they name a pointer that may lead to global memory: what works on tiles alone is no load phase."""
-        names = {n.symbol for s in segment for n in ir.walk(s) if isinstance(n, ir.Name) and n.symbol is not None}
+        names = ir.names(segment)
         for symbol in (self.kernel.symbols[i] for i in sorted(names)):
             if symbol.pointers and self.collector.places.pointee(symbol).space in ("global", "unknown"):
                 return True

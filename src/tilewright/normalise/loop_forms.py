@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.normalise.loop_sites import Loop, Sites, body_of, declared_in, names_in
+from tilewright.normalise.loop_sites import Loop, Sites, body_of, declared_in
 from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir
 from tilewright.source.edits import Edit
@@ -108,12 +108,12 @@ def _advance(sites: Sites, loop: Loop) -> tuple[ir.Do, int] | None:
         if not isinstance(stmt, ir.Do) or stmt.span.within or (target := increment(stmt.expr)) is None:
             continue
         symbol = sites.kernel.symbols[target]
-        if target not in names_in([condition]) or not sites.is_plain(symbol):
+        if target not in ir.names([condition]) or not sites.is_plain(symbol):
             continue
         changes = [w for w in sites.writes(target) if loop.span.start <= w.span.start < loop.span.end]
-        if len(changes) != 1 or target in names_in(body[i + 1 :]):
+        if len(changes) != 1 or target in ir.names(body[i + 1 :]):
             continue
-        said = {sites.kernel.symbols[s].name for s in names_in([stmt])}
+        said = {sites.kernel.symbols[s].name for s in ir.names([stmt])}
         if said & declared_in(body) or not _steady(sites, stmt, target, body):
             continue
         return stmt, loop.body.span.start
@@ -125,7 +125,7 @@ def _steady(sites: Sites, stmt: ir.Do, target: int, body: tuple[ir.Stmt, ...]) -
     step = _step(stmt.expr)
     if step is None:
         return True
-    return sites.is_arithmetic(step) and target not in names_in([step]) and sites.unchanged(step, body)
+    return sites.is_arithmetic(step) and target not in ir.names([step]) and sites.unchanged(step, body)
 
 
 def increment(expr: ir.Expr) -> int | None:

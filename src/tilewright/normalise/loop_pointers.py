@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.normalise.loop_conditions import parts
 from tilewright.normalise.loop_forms import increment
-from tilewright.normalise.loop_sites import Sites, body_of, declared_in, names_in
+from tilewright.normalise.loop_sites import Sites, body_of, declared_in
 from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir
 from tilewright.source.edits import Edit
@@ -69,7 +69,7 @@ def _usable(sites: Sites, loop: ir.For, moving: ir.Symbol, end: ir.Symbol, step:
     value = sites.constant(step)
     if op == "!=" and (value is None or value <= 0):
         return False  # downwards it would meet the end from above
-    said = {sites.kernel.symbols[s].name for s in names_in([step])}
+    said = {sites.kernel.symbols[s].name for s in ir.names([step])}
     return sites.is_arithmetic(step) and sites.unchanged(step, body) and not said & declared_in(body)
 
 

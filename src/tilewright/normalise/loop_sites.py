@@ -232,7 +232,7 @@ class Sites:
     def unchanged(self, expr: ir.Expr, within: Iterable[ir.Stmt] | None = None) -> bool:
         """Whether nothing (in some statements; without: in the whole kernel) changes what an expression reads."""
         written = self.changed if within is None else self.collector.collect(within).writes
-        names = {n.symbol for n in ir.walk(expr) if isinstance(n, ir.Name) and n.symbol is not None}
+        names = ir.names([expr])
         return not names & written
 
     # -- edits ----------------------------------------------------------------------------------------
@@ -310,10 +310,6 @@ def body_of(loop: Loop) -> tuple[ir.Stmt, ...]:
 def declared_in(stmts: Iterable[ir.Stmt]) -> set[str]:
     """Names declared anywhere inside some statements."""
     return {s.name for st in stmts for n in ir.walk(st) if isinstance(n, ir.Declare) for s in n.symbols}
-
-
-def names_in(nodes: Iterable[ir.Stmt | ir.Expr]) -> set[int]:
-    return {n.symbol for x in nodes for n in ir.walk(x) if isinstance(n, ir.Name) and n.symbol is not None}
 
 
 def _is(expr: ir.Expr | None, symbol: ir.Symbol) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.normalise.loop_conditions import parts
 from tilewright.normalise.loop_forms import increment
-from tilewright.normalise.loop_sites import Sites, body_of, declared_in, names_in
+from tilewright.normalise.loop_sites import Sites, body_of, declared_in
 from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir
 from tilewright.source.c_types import int_kind, plain
@@ -64,7 +64,7 @@ def _counter(sites: Sites, loop: ir.For) -> int | None:
     """The variable that the condition asks about and the update advances."""
     if loop.condition is None or loop.update is None:
         return None
-    asked = names_in([loop.condition])
+    asked = ir.names([loop.condition])
     found = {t for p in parts(loop.update) if (t := increment(p)) in asked and t is not None}
     return found.pop() if len(found) == 1 else None
 
@@ -72,16 +72,16 @@ def _counter(sites: Sites, loop: ir.For) -> int | None:
 def _movable(sites: Sites, loop: ir.For, counter: int, others: list[ir.Expr], extra: list[ir.Symbol]) -> bool:
     """Whether the other variables may be declared in front of the loop and advanced by its body."""
     inside, body = declared_in(body_of(loop)), body_of(loop)
-    if loop.condition is None or any(s.id in names_in([loop.condition]) for s in extra):
+    if loop.condition is None or any(s.id in ir.names([loop.condition]) for s in extra):
         return False
     own = [p for p in parts(loop.update) if increment(p) == counter] if loop.update is not None else []
     targets = {_target_id(p) for p in others}
-    if None in targets or len(own) != 1 or targets & names_in([own[0], loop.condition]):
+    if None in targets or len(own) != 1 or targets & ir.names([own[0], loop.condition]):
         return False
     for p in others:
         value = p.right if isinstance(p, ir.Assign) else None
-        said = {sites.kernel.symbols[s].name for s in names_in([p])}
-        if p.span.within or said & inside or counter in names_in([p]):
+        said = {sites.kernel.symbols[s].name for s in ir.names([p])}
+        if p.span.within or said & inside or counter in ir.names([p]):
             return False
         if value is not None and not (sites.is_arithmetic(value) and sites.unchanged(value, body)):
             return False
@@ -93,7 +93,7 @@ def _movable(sites: Sites, loop: ir.For, counter: int, others: list[ir.Expr], ex
             s.init is None
             or s.init.span.within
             or _has_comma(s.init)
-            or counter in names_in([s.init])
+            or counter in ir.names([s.init])
             or not sites.is_plain(s)
         ):
             return False
@@ -217,7 +217,7 @@ def _first(sites: Sites, loop: ir.For, counter: int) -> ir.Expr | None:
     """What the variable is when the loop begins."""
     match loop.init:
         case ir.Do(expr=ir.Assign(op="=", left=ir.Name(symbol=s), right=value)) if s == counter:
-            if value.span.within or counter in names_in([value]):
+            if value.span.within or counter in ir.names([value]):
                 return None
             return None if _has_comma(value) or any(isinstance(n, ir.Assign) for n in ir.walk(value)) else value
         case None:
@@ -258,7 +258,7 @@ def _read_later(sites: Sites, loop: ir.For, symbol: ir.Symbol) -> bool:
         and n.init.expr.op == "="
         and isinstance(n.init.expr.left, ir.Name)
         and n.init.expr.left.symbol == symbol.id
-        and symbol.id not in names_in([n.init.expr.right])
+        and symbol.id not in ir.names([n.init.expr.right])
     ]
     for use in sites.uses(symbol.id):
         at = use.span.start

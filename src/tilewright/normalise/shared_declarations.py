@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tilewright.normalise.loop_sites import Sites, names_in
+from tilewright.normalise.loop_sites import Sites
 from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir
 from tilewright.source.edits import Edit, indent_at, line_end, line_start
@@ -65,7 +65,7 @@ def _declarations(sites: Sites) -> list[ir.Declare]:
 def _visible(sites: Sites, stmt: ir.Declare, holder: ir.Stmt) -> bool:
     """Whether everything that the declaration names means the same in front of the outermost statement."""
     inner = {s.id for n in ir.walk(holder) if isinstance(n, ir.Declare) for s in n.symbols}
-    if names_in([stmt]) & inner:
+    if ir.names([stmt]) & inner:
         return False
     words = set(_WORD.findall(sites.text[sites.statement_start(stmt) : stmt.span.end].decode()))
     for node in ir.walk(holder):

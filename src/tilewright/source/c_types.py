@@ -101,6 +101,15 @@ class IntKind:
         return low - (1 << self.bits) if not self.unsigned and low >> (self.bits - 1) else low
 
 
+def common(a: IntKind, b: IntKind) -> IntKind:
+    """The usual arithmetic conversions (C++17 [expr.arith]) on a 64-bit target."""
+    a, b = a.promoted(), b.promoted()
+    if a.unsigned == b.unsigned:
+        return a if a.bits >= b.bits else b
+    unsigned, signed = (a, b) if a.unsigned else (b, a)
+    return unsigned if unsigned.bits >= signed.bits else signed
+
+
 def int_kind(type_text: str, aliases: dict[str, str] | None = None) -> IntKind | None:
     """The integer type of that name, or None for any other type."""
     name = resolve(type_text, aliases)

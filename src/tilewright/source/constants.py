@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.source import ir
-from tilewright.source.c_types import IntKind, int_kind, size_of
+from tilewright.source.c_types import IntKind, common, int_kind, size_of
 from tilewright.source.nodes import number
 
 if TYPE_CHECKING:
@@ -54,15 +54,6 @@ class Value:
 
     number: int
     kind: IntKind
-
-
-def _common(a: IntKind, b: IntKind) -> IntKind:
-    """The usual arithmetic conversions."""
-    a, b = a.promoted(), b.promoted()
-    if a.unsigned == b.unsigned:
-        return a if a.bits >= b.bits else b
-    unsigned, signed = (a, b) if a.unsigned else (b, a)
-    return unsigned if unsigned.bits >= signed.bits else signed
 
 
 def _fitted(number: int, kind: IntKind) -> Value | None:
@@ -108,7 +99,7 @@ def _binary(op: str, left: Value, right: Value) -> Value | None:
         if not 0 <= right.number < kind.bits:
             return None
         return _fitted(left.number << right.number if op == "<<" else left.number >> right.number, kind)
-    kind = _common(left.kind, right.kind)
+    kind = common(left.kind, right.kind)
     a, b = kind.wrap(left.number), kind.wrap(right.number)
     if op in _COMPARISONS:
         return Value(int(_compare(op, a, b)), INT)
@@ -331,7 +322,7 @@ class Constants:
         cond, left, right = self._value(condition), self._value(a), self._value(b)
         if cond is None or left is None or right is None:
             return None
-        kind = _common(left.kind, right.kind)
+        kind = common(left.kind, right.kind)
         return Value(kind.wrap((left if cond.number else right).number), kind)
 
     def _global(self, name: str) -> Value | None:

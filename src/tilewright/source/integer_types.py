@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.source import ir
-from tilewright.source.c_types import IntKind, int_kind, size_of
+from tilewright.source.c_types import IntKind, common, int_kind, size_of
 from tilewright.source.constants import INT, Constants, literal_kind
 
 BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
 _UNSIGNED = IntKind(32, True)
 _SIZE = IntKind(64, True)
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!=", "&&", "||"})
-
-
-def common(a: IntKind, b: IntKind) -> IntKind:
-    """The usual arithmetic conversions (C++17 [expr.arith]) on a 64-bit target."""
-    a, b = a.promoted(), b.promoted()
-    if a.unsigned == b.unsigned:
-        return a if a.bits >= b.bits else b
-    unsigned, signed = (a, b) if a.unsigned else (b, a)
-    return unsigned if unsigned.bits >= signed.bits else signed
 
 
 class IntegerTypes:

@@ -6,7 +6,7 @@ analyses treat as "may do anything", so that a gap here ends in a refusal and ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -267,3 +267,8 @@ def strip(expr: Expr) -> Expr:
     while isinstance(expr, Cast) and "*" not in expr.type_text and "&" not in expr.type_text:
         expr = expr.operand
     return expr
+
+
+def names(nodes: Iterable[Stmt | Expr]) -> set[int]:
+    """Symbols that the nodes name; what they declare is not among them by itself."""
+    return {n.symbol for node in nodes for n in walk(node) if isinstance(n, Name) and n.symbol is not None}

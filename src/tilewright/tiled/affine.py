@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tilewright.source import ir
 from tilewright.source.c_types import is_integer, size_of
 from tilewright.source.constants import Constants
+from tilewright.source.integer_types import BUILTINS
 
 Monomial = tuple[str, ...]
 R = "·r"  # no C++ name can be this
@@ -134,7 +135,7 @@ class Affine:
                 return self.poly(a) * self.poly(b)
             case ir.Binary(op=("/" | "%" | ">>" | "&" | "<<") as op, left=a, right=b):
                 return self._divided(op, self.poly(a), self.poly(b))
-            case ir.Member(base=ir.Name(id=base), field=f) if base in _BUILTINS:
+            case ir.Member(base=ir.Name(id=base), field=f) if base in BUILTINS:
                 name = f"{base}.{f}"
                 self.nonnegative.add(name)
                 return Poly.atom(name)
@@ -183,9 +184,6 @@ class Affine:
             self.nonnegative.add(name)
             small = Poly.atom(name)
         return Poly.make({m: k // c for m, k in exact.terms}) + small if op == "/" else small
-
-
-_BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
 
 
 def _key(name: ir.Name) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.source import intrinsics, ir, lexical
-from tilewright.source.c_types import int_kind
+from tilewright.source.c_types import common, int_kind
 from tilewright.source.effects import Collector, Effects
-from tilewright.source.integer_types import IntegerTypes, common
+from tilewright.source.integer_types import IntegerTypes
 from tilewright.source.places import root
 from tilewright.source.reader import OpenKernel
 from tilewright.tiled.kernel import KLoop, Refusal
@@ -246,7 +246,7 @@ class KLoopFinder:
         if header.var.id in inside.writes:
             return self._no(f"`{header.var.name}` is changed inside the K-loop", loop)
         parts = (header.first, header.bound, header.step)
-        names = {n.symbol for e in parts for n in ir.walk(e) if isinstance(n, ir.Name) and n.symbol is not None}
+        names = ir.names(parts)
         changed = sorted(self.kernel.symbols[s].name for s in names & (inside.writes | {header.var.id}))
         if changed:
             return self._no(f"the K-loop changes its own start, bound or step: `{changed[0]}`", loop)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.source.c_types import IntKind
+from tilewright.source.c_types import IntKind, common
 from tilewright.source.constants import INT
 
 Numbers = NDArray[np.int64]
@@ -43,15 +43,6 @@ class Spot:
     array: int
     offsets: Numbers
     step: int | None
-
-
-def common(a: IntKind, b: IntKind) -> IntKind:
-    """The usual arithmetic conversions."""
-    a, b = a.promoted(), b.promoted()
-    if a.unsigned == b.unsigned:
-        return a if a.bits >= b.bits else b
-    unsigned, signed = (a, b) if a.unsigned else (b, a)
-    return unsigned if unsigned.bits >= signed.bits else signed
 
 
 def wrapped(numbers: Numbers, kind: IntKind) -> Numbers | None:

@@ -15,6 +15,7 @@ from tilewright.source import ir
 from tilewright.source.c_types import IntKind, int_kind, size_of
 from tilewright.source.constants import Constants
 from tilewright.source.expr_types import Types, loads_from
+from tilewright.source.integer_types import IntegerTypes
 from tilewright.tiled.forms import Form, Place
 from tilewright.tiled.kernel import SharedArray
 from tilewright.tiled.loops import Header
@@ -59,6 +60,7 @@ class Lattice:
 
         self.constants = constants
         self.types = types
+        self._integers = IntegerTypes(constants, symbols)
         self.symbols = symbols
         self.uniformity = uniformity
         self.arrays = arrays
@@ -219,7 +221,7 @@ class Lattice:
         symbol = self.symbols[s]
         if symbol.init is None or symbol.dims or symbol.reference:
             return None
-        named = {n.symbol for n in ir.walk(symbol.init) if isinstance(n, ir.Name) and n.symbol is not None}
+        named = ir.names([symbol.init])
         steady = {self.steady, *self._loops}
         return None if (named - steady | {s}) & self.uniformity.changed else symbol.init
 
@@ -255,33 +257,7 @@ class Lattice:
     def kind(self, expr: ir.Expr) -> IntKind | None:
         """The integer type of an expression, by C's rules; None where it has none or it is not known."""
         known = self.constants.kind(expr)
-        if known is not None:
-            return known
-        match expr:
-            case ir.Name(symbol=int(s)):
-                symbol = self.symbols[s]
-                if symbol.pointers or symbol.dims:
-                    return None
-                if "auto" in symbol.type_text.split():
-                    return self.kind(symbol.init) if symbol.init is not None else None
-                return int_kind(symbol.type_text, self.constants.aliases)
-            case ir.Member(base=ir.Name(id=base)) if base in _INDICES or base == "threadIdx":
-                return IntKind(32, True)
-            case ir.Cast(type_text=t):
-                return int_kind(t, self.constants.aliases)
-            case ir.Unary(op="-" | "+" | "~", operand=x):
-                inner = self.kind(x)
-                return inner.promoted() if inner is not None else None
-            case ir.Ternary(then=a, otherwise=b):
-                left, right = self.kind(a), self.kind(b)
-                return None if left is None or right is None else _common(left.promoted(), right.promoted())
-            case ir.Binary(op="<<" | ">>", left=a):
-                inner = self.kind(a)
-                return inner.promoted() if inner is not None else None
-            case ir.Binary(op=op, left=a, right=b) if op in _WHOLE:
-                left, right = self.kind(a), self.kind(b)
-                return None if left is None or right is None else _common(left.promoted(), right.promoted())
-        return None
+        return self._integers.of(expr) if known is None else known
 
     # -- addresses ------------------------------------------------------------------------------------
     def place(self, lvalue: ir.Expr) -> Place | None:
@@ -358,10 +334,3 @@ class Lattice:
         if place is None or size is None or form is None:
             return None
         return Place(place.base, place.offset.plus(form.times(self.constant(size)), sign))
-
-
-def _common(a: IntKind, b: IntKind) -> IntKind:
-    """The usual arithmetic conversions of promoted types."""
-    if a.bits != b.bits:
-        return a if a.bits > b.bits else b
-    return a if a.unsigned else b

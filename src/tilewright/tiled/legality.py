@@ -22,11 +22,6 @@ def declared(stmts: Iterable[ir.Stmt]) -> set[int]:
     return {s.id for st in stmts for n in ir.walk(st) if isinstance(n, ir.Declare) for s in n.symbols}
 
 
-def names(nodes: Iterable[ir.Stmt | ir.Expr]) -> set[int]:
-    """Symbols that the nodes mention."""
-    return {n.symbol for node in nodes for n in ir.walk(node) if isinstance(n, ir.Name) and n.symbol is not None}
-
-
 class Legality:
     """Judges the phases of one K-loop."""
 
@@ -128,7 +123,7 @@ class Legality:
             return self._no(what, self._first_use(phases.compute, used[0]))
         inside = self._finder.effects(statements(loop.stmt.body)).writes
         for bump in loop.bumps_after:
-            needed = names([bump.stmt]) - {bump.symbol}
+            needed = ir.names([bump.stmt]) - {bump.symbol}
             outside = needed & (declared(phases.compute) | declared(phases.load) | inside)
             if outside:
                 what = (
@@ -145,7 +140,7 @@ class Legality:
                 if isinstance(node, ir.Assign) and (name := root(node.left)) is not None and name.symbol == symbol:
                     loads |= any(isinstance(n, ir.Expr) and self._is_global(n) for n in ir.walk(node.right))
         stores = (n for s in phases.load for n in ir.walk(s) if isinstance(n, ir.Assign))
-        return loads and any(symbol in names([n.right]) for n in stores)
+        return loads and any(symbol in ir.names([n.right]) for n in stores)
 
     def _is_global(self, expr: ir.Expr) -> bool:
         lvalue = loads_from(expr)
@@ -216,7 +211,7 @@ class Legality:
             parts += [(loop.stmt, e) for e in (loop.first, loop.bound, loop.stride)]
             parts += [(s.stmt, s.stmt) for s in loop.setup]
         for stmt, part in parts:
-            if used := sorted(names([part]) & fetched):
+            if used := sorted(ir.names([part]) & fetched):
                 what = f"`{self._name(used[0])}` is loaded, and used for more than a plain store of it"
                 return self._no(what, stmt.span)
         return None
@@ -227,7 +222,7 @@ class Legality:
         progress -= {i.var.id for i in loads if isinstance(i, CopyLoop)}
         moving = self._moving(progress, loads)
         for item in flat(loads):
-            if isinstance(item, Copy | LaneStore) and (found := sorted(names([item.target]) & moving)):
+            if isinstance(item, Copy | LaneStore) and (found := sorted(ir.names([item.target]) & moving)):
                 ring = any(isinstance(n, ir.Binary) and n.op in _TOGGLES for n in ir.walk(item.target))
                 what = f"where a tile is stored depends on `{self._name(found[0])}`, which changes from tile to tile"
                 if ring or self._toggles(found, phases):
@@ -235,7 +230,7 @@ class Legality:
                     return Refusal("already_pipelined", f"{what}: a ring by hand", self._line(item.stmt.span), hint)
                 return Refusal("loop_carried_shared", f"{what}: earlier tiles stay in use", self._line(item.stmt.span))
         for loop in (i for i in loads if isinstance(i, CopyLoop)):
-            if found := sorted(names([loop.first, loop.bound, loop.stride]) & moving):
+            if found := sorted(ir.names([loop.first, loop.bound, loop.stride]) & moving):
                 what = f"how much of a tile is filled depends on `{self._name(found[0])}`: the rest is of earlier tiles"
                 return Refusal("loop_carried_shared", what, self._line(loop.stmt.span), "fill the rest with zeros")
         return None
@@ -250,14 +245,14 @@ class Legality:
         init = self._symbols[symbol].init
         if init is None or depth > 16 or symbol in self._finder.uniformity.changed:
             return False
-        inner = names([init]) & progress
+        inner = ir.names([init]) & progress
         return all(s in counters or self._only_counts(s, counters, progress, depth + 1) for s in inner)
 
     def _toggles(self, found: list[int], phases: Phases) -> bool:
         """Whether one of the names is flipped or wrapped around by the loop."""
         for stmt in (*phases.load, *phases.compute):
             for node in ir.walk(stmt):
-                if isinstance(node, ir.Assign) and node.op == "^=" and names([node.left]) & set(found):
+                if isinstance(node, ir.Assign) and node.op == "^=" and ir.names([node.left]) & set(found):
                     return True
         inits = [self._symbols[s].init for s in found]
         return any(isinstance(n, ir.Binary) and n.op in _TOGGLES for i in inits if i is not None for n in ir.walk(i))
@@ -268,7 +263,7 @@ class Legality:
         bumped: dict[int, set[int]] = {}  # since each fetch
         for item in flat(loads):
             if isinstance(item, Fetch) and item.guard is not None:
-                guards[item.symbol.id], bumped[item.symbol.id] = names([item.guard]), set()
+                guards[item.symbol.id], bumped[item.symbol.id] = ir.names([item.guard]), set()
             elif isinstance(item, Bump):
                 for since in bumped.values():
                     since.add(item.symbol)
@@ -282,7 +277,7 @@ class Legality:
     def _rebuilt(self, phases: Phases, loads: list[LoadItem]) -> Refusal | None:
         """What the compute phase takes from the load phase is computed again: it must come out the same."""
         of_load = declared(phases.load)
-        wanted = names(phases.compute) & of_load
+        wanted = ir.names(phases.compute) & of_load
         if not wanted:
             return None
         pures = {s.id: s for i in loads if isinstance(i, Pure) for s in i.stmt.symbols}
@@ -298,7 +293,7 @@ class Legality:
                 what = f"the compute phase needs `{self._name(symbol)}` as it was when the tile was loaded"
                 return self._no(what, span)
             init = pures[symbol].init if symbol in pures else None
-            for s in names([init]) - seen if init is not None else ():
+            for s in ir.names([init]) - seen if init is not None else ():
                 seen.add(s)
                 queue.append(s)
         return None

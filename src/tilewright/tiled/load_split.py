@@ -15,7 +15,7 @@ from tilewright.source.effects import Collector
 from tilewright.source.expr_types import Types, loads_from
 from tilewright.tiled.kernel import Bump
 from tilewright.tiled.load_stream import GlobalLoad, LoadSplit, LoadStream, PassLoop, Slice
-from tilewright.tiled.slices import Slicer, names
+from tilewright.tiled.slices import Slicer, mentioned
 from tilewright.tiled.tile_uses import STEPS
 
 _WIDTHS = (1, 2, 4, 8, 16)
@@ -81,7 +81,7 @@ class LoadSplitter:
             return None
         targets: dict[int, set[int]] = {}
         for load in self._loads:
-            targets.setdefault(id(load.stmt), set()).update(names([load.expr, *(g for g, _ in load.guards)]))
+            targets.setdefault(id(load.stmt), set()).update(mentioned([load.expr, *(g for g, _ in load.guards)]))
         fetching = _LoadSlicer(stream.body, self._collector, targets).of(set(), storing=False)
         whole = Slice(_spans(stream.body), frozenset(_named_outside(stream.body, {id(x.expr) for x in self._loads})))
         sound = self._sound(stream, fetching, moved) and not self._names_shared(fetching)
@@ -243,7 +243,7 @@ class LoadSplitter:
             raise _NoSplitError
         if expr.span.within or any(n.span.within for g, _ in guards for n in ir.walk(g)):
             raise _NoSplitError
-        if any("volatile" in self._symbols[s].type_text for s in names([expr])):
+        if any("volatile" in self._symbols[s].type_text for s in mentioned([expr])):
             raise _NoSplitError
         tests = [g.span for g, _ in guards]
         if any(t.start <= x.expr.span.start < t.end for t in tests for x in self._loads):
@@ -296,7 +296,7 @@ def _named_outside(nodes: Iterable[ir.Stmt | ir.Expr], left_out: Set[int]) -> se
     for node in nodes:
         if id(node) not in left_out:
             below = ir.children(node)
-            out |= _named_outside(below, left_out) if below else names([node])
+            out |= _named_outside(below, left_out) if below else mentioned([node])
             out |= {s.id for s in node.symbols} if isinstance(node, ir.Declare) else set()
     return out
 

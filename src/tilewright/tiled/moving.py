@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tilewright.source import ir
 from tilewright.tiled.kernel import KLoop, Refusal
 from tilewright.tiled.kloop import KLoopFinder, Phases
-from tilewright.tiled.slices import names
+from tilewright.tiled.slices import mentioned
 
 _TOGGLES = frozenset({"%", "&", "^"})
 
@@ -44,7 +44,7 @@ class Moving:
                     self._spread(s, found, own)
             case ir.If(condition=c, then=a, otherwise=b):
                 self._spread(ir.Do(c.span, c), found, own)
-                inner = set() if names([c]) & found else own
+                inner = set() if mentioned([c]) & found else own
                 for branch in (a, b):
                     if branch is not None:
                         self._spread(branch, found, inner)
@@ -52,22 +52,22 @@ class Moving:
                 for part in (i, c, u):
                     if part is not None:
                         self._spread(part if isinstance(part, ir.Stmt) else ir.Do(part.span, part), found, own)
-                differs = names(x for x in (i, c, u) if x is not None) & found
+                differs = mentioned(x for x in (i, c, u) if x is not None) & found
                 self._spread(b, found, set() if differs else own)
             case ir.While(condition=c, body=b):
                 self._spread(ir.Do(c.span, c), found, own)
-                self._spread(b, found, set() if names([c]) & found else own)
+                self._spread(b, found, set() if mentioned([c]) & found else own)
             case ir.Declare(symbols=symbols):
                 if own is not None:
                     own |= {s.id for s in symbols}
-                found |= {s.id for s in symbols if s.init is not None and names([s.init]) & found}
+                found |= {s.id for s in symbols if s.init is not None and mentioned([s.init]) & found}
                 self._written(stmt, found, own)
             case _:
                 self._written(stmt, found, own)
 
     def _written(self, stmt: ir.Stmt, found: set[int], own: set[int] | None) -> None:
         writes = self._collector.collect([stmt]).writes
-        if names([stmt]) & found:
+        if mentioned([stmt]) & found:
             found |= writes
         elif own is not None:
             found |= writes - own
@@ -79,16 +79,16 @@ class Moving:
         for stmt in body:
             match stmt:
                 case ir.Do(expr=ir.Assign(op="=", left=ir.Name(symbol=int(s)), right=value)) if (
-                    s not in seen and s not in names([value]) and not self._symbols[s].dims
+                    s not in seen and s not in mentioned([value]) and not self._symbols[s].dims
                 ):
                     fresh.add(s)
-            seen |= names([stmt])
+            seen |= mentioned([stmt])
         return fresh
 
     def places(self, stores: Iterable[tuple[ir.Do, ir.Assign]], moving: set[int]) -> Refusal | None:
         """Every tile must fill the same places: what an earlier tile left behind would be in another stage."""
         for stmt, assign in stores:
-            found = sorted(names([assign.left]) & moving)
+            found = sorted(mentioned([assign.left]) & moving)
             if not found:
                 continue
             name, line = self._symbols[found[0]].name, self._kernel.source.line(stmt.span.start)
@@ -106,4 +106,4 @@ class Moving:
             if any(isinstance(n, ir.Binary) and n.op in _TOGGLES for n in ir.walk(expr)):
                 return True
         nodes = (n for s in (*self._phases.load, *self._phases.compute) for n in ir.walk(s))
-        return any(isinstance(n, ir.Assign) and n.op == "^=" and names([n.left]) & set(found) for n in nodes)
+        return any(isinstance(n, ir.Assign) and n.op == "^=" and mentioned([n.left]) & set(found) for n in nodes)

@@ -14,7 +14,7 @@ from tilewright.tiled.kernel import KLoop, Refusal
 from tilewright.tiled.kloop import KLoopFinder, Phases
 from tilewright.tiled.moving import Moving
 from tilewright.tiled.placement import enclosing
-from tilewright.tiled.slices import names
+from tilewright.tiled.slices import mentioned
 from tilewright.tiled.stream_fill import Fill, target_of
 
 _HINT = "fill the rest with zeros; the ldg_single variant keeps the one buffer"
@@ -57,7 +57,7 @@ def uneven_runs(
 
 
 def _moved(finder: KLoopFinder, store: ir.Assign, moving: Set[int]) -> Refusal | None:
-    found = names([store.left]) & moving
+    found = mentioned([store.left]) & moving
     if not found:
         return None
     what = f"where a tile is stored depends on `{finder.kernel.symbols[min(found)].name}`"
@@ -71,5 +71,5 @@ def _varying(finder: KLoopFinder, outer: ir.Stmt, phases: Phases) -> set[int]:
     size = -1
     while size != len(found):
         size = len(found)
-        found |= {s.id for s in declared if s.init is not None and names([s.init]) & found}
+        found |= {s.id for s in declared if s.init is not None and mentioned([s.init]) & found}
     return found

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilewright.source import ir
-from tilewright.source.c_types import int_kind, size_of
+from tilewright.source.c_types import common, int_kind, size_of
 from tilewright.source.constants import Constants
 from tilewright.source.effects import Collector
 from tilewright.source.expr_types import Types
@@ -326,7 +326,7 @@ class Rehearsal:
         if not isinstance(condition, Lanes):
             return None
         if isinstance(one, Lanes) and isinstance(two, Lanes):
-            kind = lanes.common(one.kind, two.kind)
+            kind = common(one.kind, two.kind)
             left, right = lanes.converted(one, kind), lanes.converted(two, kind)
             if left is None or right is None:
                 return None

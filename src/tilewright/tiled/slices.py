@@ -13,16 +13,12 @@ from tilewright.source.effects import Collector
 from tilewright.tiled.load_stream import Slice
 
 
-def names(nodes: Iterable[ir.Stmt | ir.Expr]) -> set[int]:
-    """Symbols that the nodes mention, those that they declare included."""
-    out: set[int] = set()
-    for node in nodes:
-        for n in ir.walk(node):
-            if isinstance(n, ir.Name) and n.symbol is not None:
-                out.add(n.symbol)
-            elif isinstance(n, ir.Declare):
-                out |= {s.id for s in n.symbols}
-    return out
+def mentioned(nodes: Iterable[ir.Stmt | ir.Expr]) -> set[int]:
+    """Symbols that the nodes name or declare."""
+    every = list(nodes)
+    return ir.names(every) | {
+        s.id for node in every for n in ir.walk(node) if isinstance(n, ir.Declare) for s in n.symbols
+    }
 
 
 class Slicer:
@@ -72,7 +68,7 @@ class Slicer:
             stays = True
         if stays:
             kept.add((stmt.span.start, stmt.span.end))
-            needs |= names(p for p in parts if p is not None)
+            needs |= mentioned(p for p in parts if p is not None)
         return stays
 
     def _leaf(self, stmt: ir.Stmt, needs: set[int], kept: set[tuple[int, int]], storing: bool, looped: bool) -> bool:
@@ -87,7 +83,7 @@ class Slicer:
             stays = jumps or bool(self._changed_by(stmt, (stmt,)) & needs)
         if stays:
             kept.add((stmt.span.start, stmt.span.end))
-            needs |= names([stmt.expr.left]) if store and isinstance(stmt, ir.Do) else names([stmt])  # type: ignore[attr-defined]
+            needs |= mentioned([stmt.expr.left]) if store and isinstance(stmt, ir.Do) else mentioned([stmt])  # type: ignore[attr-defined]
         return stays
 
     def _changed_by(self, stmt: ir.Stmt, parts: tuple[ir.Stmt | ir.Expr | None, ...]) -> frozenset[int]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from tilewright.source import ir
 from tilewright.source.effects import Collector
 from tilewright.tiled.kernel import Refusal
-from tilewright.tiled.slices import names
+from tilewright.tiled.slices import mentioned
 
 _MAX_DEPTH = 16
 Target = tuple[bytes, tuple[Hashable, ...]]
@@ -77,7 +77,7 @@ class Fill:
             always |= here
             missed |= gaps
         changed = self._collector.collect(stmts).writes
-        steady = {t for t, e in always.items() if not names([e]) & changed}
+        steady = {t for t, e in always.items() if not mentioned([e]) & changed}
         return always, {t: r for t, r in missed.items() if t not in steady}
 
     def _one(self, stmt: ir.Stmt) -> tuple[dict[Target, ir.Expr], dict[Target, Refusal]]:
@@ -90,7 +90,7 @@ class Fill:
                 return self._if(stmt)
             case ir.For(init=i, condition=c, update=u, body=b):
                 always, missed = self._list((b,))
-                moved = names(x for x in (i, c, u) if x is not None) & self._moving
+                moved = mentioned(x for x in (i, c, u) if x is not None) & self._moving
                 if moved and (always or missed):
                     return {}, missed | {t: self._varies(stmt, moved) for t in always}
                 return always, missed
@@ -101,7 +101,7 @@ class Fill:
         two, more = self._list((stmt.otherwise,)) if stmt.otherwise is not None else ({}, {})
         both = {t: e for t, e in one.items() if t in two}
         missed = gaps | more
-        moved = names([stmt.condition]) & self._moving
+        moved = mentioned([stmt.condition]) & self._moving
         if moved:
             jumps = any(isinstance(n, ir.Jump) for n in ir.walk(stmt))
             missed |= {t: self._predicated(stmt, moved) for t in one.keys() ^ two.keys()}

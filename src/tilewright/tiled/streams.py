@@ -24,7 +24,7 @@ from tilewright.tiled.loaded import LoadedValues
 from tilewright.tiled.loops import counter
 from tilewright.tiled.moving import Moving
 from tilewright.tiled.rehearsal import Rehearsal, Rehearsed
-from tilewright.tiled.slices import Slicer, names
+from tilewright.tiled.slices import Slicer, mentioned
 from tilewright.tiled.stream_fill import Fill, Target, target_of
 from tilewright.tiled.tile_uses import STEPS, TileUses
 from tilewright.tiled.values import Values
@@ -96,7 +96,7 @@ class StreamReader:
         ids = frozenset(id(a) for _, a, _, _ in self._stores)
         slicer = Slicer(phases.load, self._collector, ids)
         compute = tuple(s for s in phases.compute if s not in {b.stmt for b in moved})
-        used = names(compute) & (load.declared | carried)
+        used = mentioned(compute) & (load.declared | carried)
         for_compute = slicer.of(used, storing=False) if used else Slice(frozenset(), frozenset())
         refused = self._rebuilt(compute, used, for_compute.needs, carried, moved) if used else None
         follow = Moving(self._finder, phases)
@@ -207,11 +207,11 @@ class StreamReader:
                 what = f"the load phase reads `{self._name(symbol)}`, which the compute phase changes"
                 return (), (), self._no(what, phases.load[0])
             for bump in mine:
-                others = names([bump.stmt]) - {symbol}
+                others = mentioned([bump.stmt]) - {symbol}
                 if others & (inside | own) or bump.stmt.span.within or phases.compute.count(bump.stmt) != 1:
                     what = f"`{self._name(symbol)}` is advanced by what the loop changes"
                     return (), (), self._no(what, bump.stmt)
-            read = symbol in rest.reads or any(symbol in names([b.stmt]) for b in bumps if b.symbol != symbol)
+            read = symbol in rest.reads or any(symbol in mentioned([b.stmt]) for b in bumps if b.symbol != symbol)
             (both if read else moved).extend(mine)
         return tuple(moved), tuple(both), None
 
@@ -335,11 +335,11 @@ class StreamReader:
         hidden = first.span.within or (step.span.within and not isinstance(step, ir.Number))
         by = self._constants.evaluate(step)
         # Where a pass is named, its counter must mean what it means in the header.
-        meant = {var.name} | {self._name(n) for n in names([first, step])}
+        meant = {var.name} | {self._name(n) for n in mentioned([first, step])}
         inner = {s.name for n in ir.walk(loop.body) if isinstance(n, ir.Declare) for s in n.symbols}
         if meant & inner:
             return unknown
-        if hidden or written & ({var.id} | names([first, step])) or (by is not None and by <= 0):
+        if hidden or written & ({var.id} | mentioned([first, step])) or (by is not None and by <= 0):
             return unknown
         trips = rehearsed.trips.get(loop.span.start)
         alike = trips is not None and trips.most is not None and not trips.differ
@@ -348,7 +348,7 @@ class StreamReader:
         # Every thread tests its own index in every pass, so a test that has failed must go on failing.
         match loop.condition:
             case ir.Binary(op="<" | "<=", left=ir.Name(symbol=s), right=bound) if s == var.id:
-                steady = not names([bound]) & (written | {var.id})
+                steady = not mentioned([bound]) & (written | {var.id})
             case _:
                 steady = False
         most = trips.most if trips is not None else None

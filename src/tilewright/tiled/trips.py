@@ -44,7 +44,7 @@ def _difference(kernel: TiledKernel, constants: _Bound) -> int | None:
             return None
         if not constants.is_index(symbol.type_text):
             return None
-        names = {n.symbol for n in ir.walk(symbol.init) if isinstance(n, ir.Name) and n.symbol is not None}
+        names = ir.names([symbol.init])
         if names & kernel.changed:
             return None
         busy.add(symbol.id)

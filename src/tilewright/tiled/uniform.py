@@ -159,7 +159,7 @@ class Uniformity:
         symbol = self._symbols.get(name.symbol) if name.symbol is not None else None
         if symbol is None or symbol.init is None or symbol.dims or symbol.pointers or symbol.reference:
             return None
-        names = {n.symbol for n in ir.walk(symbol.init) if isinstance(n, ir.Name) and n.symbol is not None}
+        names = ir.names([symbol.init])
         return None if (names - {steady} | {symbol.id}) & self.changed else symbol.init
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from tilewright.source import intrinsics, ir
 from tilewright.source.constants import Constants
 from tilewright.source.expr_types import Types, loads_from
+from tilewright.source.integer_types import BUILTINS
 from tilewright.source.places import Places
 from tilewright.tiled.kernel import Held
 
-_BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
 _FLOAT_WORD = re.compile(r"\b(?:float|double|half|bfloat)")
 
 
@@ -105,7 +105,7 @@ class Values:
                 return any(self.reads_memory(i) for i in _indices(x))
             case ir.Index() | ir.Unary(op="*") | ir.Member(arrow=True) | ir.Opaque():
                 return True
-            case ir.Member(base=ir.Name(id=b)) if b in _BUILTINS:
+            case ir.Member(base=ir.Name(id=b)) if b in BUILTINS:
                 return False
             case ir.Call(callee=c) if not intrinsics.VALUES.match(c):
                 return True
