@@ -74,6 +74,11 @@ def judged(report: dict[str, Any]) -> list[dict[str, Any]]:
                 "cublas_us": shape["cublas_us"],
                 "cut_short": shape["cut_short"],
                 "regret": chosen["median_us"] / best["median_us"] - 1 if chosen else None,
+                "trials_to_2_percent": next(
+                    number
+                    for number, index in enumerate(timed.order, 1)
+                    if (row := rows.get(_key(timed.tiles[index]))) and row["median_us"] <= 1.02 * best["median_us"]
+                ),
                 "median_error": statistics.median(errors),
                 "median_error_near_best": statistics.median(near),
             }
@@ -147,6 +152,10 @@ def text(record: dict[str, Any], which: str = "test") -> str:
         f"at worst {found['worst_regret']:.1%}. One tile for all of them ({one['tile']}, the best on average of the "
         f"calibration shapes): {one['within_10_percent']} of {found['shapes']}, {one['mean_regret']:.1%}, "
         f"{one['worst_regret']:.1%}."
+    )
+    trials = max(row["trials_to_2_percent"] for row in record["shapes"])
+    lines.append(
+        f"Of every shape of both lists, one within 2 % of the best is among the first {trials} trials of the plan."
     )
     short = [row["name"] for row in record["shapes"] if row["list"] == which and row["cut_short"]]
     if short:

@@ -30,7 +30,6 @@ class TuningPlan:
         op, dims: what is computed, its sizes by name.
         order: ``model``: trials stand with the most promising first, so that a run that is stopped has seen those.
         trials: the legal space and nothing else; what cannot be launched is not in it.
-        stop_after: trials after which a better one was rarely found; 0 where that is not known.
     """
 
     schema: int
@@ -41,13 +40,10 @@ class TuningPlan:
     device: str
     target: str
     order: str
-    stop_after: int
     trials: tuple[Trial, ...]
 
 
-def tuning_plan(
-    op: Op, found: tuple[Candidate, ...], machine: Machine, target: Target, stop_after: int = 0
-) -> TuningPlan:
+def tuning_plan(op: Op, found: tuple[Candidate, ...], machine: Machine, target: Target) -> TuningPlan:
     """The plan over candidates that stand fastest first."""
     dims = {name: int(value) for name, value in vars(op).items() if isinstance(value, int)}
     return TuningPlan(
@@ -59,6 +55,5 @@ def tuning_plan(
         device=machine.device.name,
         target=target,
         order="model",
-        stop_after=stop_after,
         trials=tuple(Trial(c.parameters, c.time_us, c.smem_bytes, c.registers_compiled or c.registers) for c in found),
     )
