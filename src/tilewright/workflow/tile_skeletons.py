@@ -25,7 +25,6 @@ from tilewright.skeleton.triton_kernels import (
 from tilewright.tile.candidate import Candidate
 from tilewright.tile.machine import Machine
 from tilewright.tile.ops import Attention, Convolution, Elementwise, Gemm, Op, RowReduction, Target, skeleton_dtype
-from tilewright.workflow.tile_references import reference_of
 
 HalfDType = Literal["fp16", "bf16"]
 TILE_FIELDS = ("bm", "bn", "bk", "warps_m", "warps_n", "stages", "split_k", "group_m")
@@ -46,10 +45,9 @@ def skeleton_of(op: Op, chosen: Candidate, machine: Machine, target: Target) -> 
             raise
         return TileSkeleton(refusal=error.message)
     second = made.second if isinstance(made, Skeleton) else None
-    reference = reference_of(op, second is not None)
-    named = f'\n[reference]\nfile = "{made.kernel}_reference.py"\n' if reference else ""
+    named = f'\n[reference]\nfile = "{made.kernel}_reference.py"\n' if made.reference else ""
     return TileSkeleton(
-        reference=reference,
+        reference=made.reference,
         kernel=made.kernel,
         second_kernel=second.kernel if second is not None else "",
         suffix=".cu" if target == "cuda" else ".py",
@@ -90,10 +88,8 @@ def _triton(op: Op, chosen: Candidate) -> TritonSkeleton:
     if isinstance(op, Elementwise):
         block = tile["threads"] * tile["loads"] * chosen.vector_bytes["x"] // _item_bytes(op.dtype)
         return elementwise_triton(_float(op.dtype), inputs=op.inputs, block=block, warps=warps)
-    if not op.writes_rows:
-        raise _missing("Triton", "sum of rows")
     block = tile["threads"] * tile["loads"] * chosen.vector_bytes["x"] // _item_bytes(op.dtype)
-    return rows_triton("softmax", _float(op.dtype), block_c=block, warps=warps)
+    return rows_triton(_row_op(op), _float(op.dtype), block_c=block, warps=warps)
 
 
 def _row_op(op: RowReduction) -> RowOp:
