@@ -181,11 +181,22 @@ def save(place: Path, text: str, *, force: bool = False) -> None:
         if force:
             part.replace(place)
         else:
-            os.link(part, place)  # fails where the name exists, also where it came into being just now
+            _place(part, place)
     except FileExistsError:
         raise _exists(place) from None
     finally:
         part.unlink(missing_ok=True)
+
+
+def _place(part: Path, place: Path) -> None:
+    """Give a file its name, unless there is one of that name, also where that came into being just now."""
+    try:
+        os.link(part, place)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: the name is taken first
+        place.touch(exist_ok=False)
+        part.replace(place)
 
 
 def _exists(place: Path) -> TilewrightError:
