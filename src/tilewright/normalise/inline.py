@@ -89,7 +89,7 @@ class _Writer:
         bound = Arguments(self.kernel, self.callee, self.site.call, given, not self.site.whole).bind()
         if isinstance(bound, str):
             return bound
-        why = self._captured(bound)
+        why = self._captured()
         if why is not None:
             return why
         self._rename_locals(bound, given)
@@ -125,7 +125,7 @@ class _Writer:
             used |= words(macro.body) - set(macro.params or ())
         return frozenset(used - own)
 
-    def _captured(self, bound: Binding) -> str | None:
+    def _captured(self) -> str | None:
         """A name that means something else where the body goes."""
         here = {s.name for s in self.kernel.symbols.values()} | {p.name for p in self.kernel.function.template}
         span = self.kernel.function.body

@@ -41,7 +41,7 @@ def _counted(sites: Sites, loop: ir.For) -> Change | None:
     values = _values(sites, var, var.init, condition, update)
     if values is None or not values[:-1]:
         return None
-    bound = _bound(sites, var, condition, values)
+    bound = _bound(sites, condition, values)
     text = f"{var.name} < {bound}"
     what = f"`{sites.source(condition)}` written as `{text}`, which is true as often"
     edit = Edit(condition.span.start, condition.span.end, text)
@@ -72,7 +72,7 @@ def _values(sites: Sites, var: ir.Symbol, first: ir.Expr, condition: ir.Expr, up
     return None
 
 
-def _bound(sites: Sites, var: ir.Symbol, condition: ir.Expr, values: list[int]) -> str:
+def _bound(sites: Sites, condition: ir.Expr, values: list[int]) -> str:
     """A bound that ends the loop at the same value: one that the condition names, else the value itself."""
     if isinstance(condition, ir.Binary):
         for side in (condition.right, condition.left):

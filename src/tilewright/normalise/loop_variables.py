@@ -26,7 +26,7 @@ def second_variables(situation: Situation) -> Change | Refusal | None:
 
 def _second(sites: Sites, loop: ir.For) -> Change | None:
     assert loop.update is not None
-    counter = _counter(sites, loop)
+    counter = _counter(loop)
     others = [p for p in parts(loop.update) if counter is None or increment(p) != counter]
     extra = [s for s in loop.init.symbols if s.id != counter] if isinstance(loop.init, ir.Declare) else []
     if counter is None or not (others or extra) or loop.header.within or sites.has_comment(loop.header):
@@ -60,7 +60,7 @@ def _second(sites: Sites, loop: ir.For) -> Change | None:
     return Change(tuple(edits), f"{names} advanced at the end of the loop's body", sites.line(loop))
 
 
-def _counter(sites: Sites, loop: ir.For) -> int | None:
+def _counter(loop: ir.For) -> int | None:
     """The variable that the condition asks about and the update advances."""
     if loop.condition is None or loop.update is None:
         return None
@@ -190,7 +190,7 @@ def own_variable(situation: Situation) -> Change | Refusal | None:
     for loop in sites.tile_loops():
         if not isinstance(loop, ir.For) or loop.span.within or loop.condition is None or loop.update is None:
             continue
-        counter = _counter(sites, loop)
+        counter = _counter(loop)
         first = None if counter is None else _first(sites, loop, counter)
         if counter is None or first is None or len(parts(loop.update)) != 1 or not sites.in_block(loop):
             continue

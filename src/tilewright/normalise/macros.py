@@ -102,7 +102,7 @@ def _edit(kernel: OpenKernel, use: Use, given: set[str]) -> Edit:
         given |= {renamed.get(n, n) for n in names}
     indent = indent_at(text, use.start)
     end = use.end_semicolon if use.semicolon and (block or body.rstrip().endswith(("}", ";"))) else use.end
-    if block and not clash and _in_block(kernel, use):
+    if block and not clash and _in_block(use):
         lines = written(replaced(body, renamed))
     elif block:
         lines = ["{", *("    " + line for line in written(body)), "}"]
@@ -156,6 +156,6 @@ def _declared(kernel: OpenKernel, body: str) -> tuple[set[str], bool]:
     return {s.name for st in parsed.body.body if isinstance(st, ir.Declare) for s in st.symbols}, odd
 
 
-def _in_block(kernel: OpenKernel, use: Use) -> bool:
+def _in_block(use: Use) -> bool:
     """Whether a use stands where several statements may: not as the body of an ``if`` or a loop."""
     return use.before in ("{", "}", ";")
