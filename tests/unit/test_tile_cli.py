@@ -98,6 +98,7 @@ def test_a_card_is_named_or_found() -> None:
     assert card_for("H200", None)[0].arch == "sm_90a"
     assert card_for(None, "sm_90")[0].arch == "sm_90a"
     assert card_for("4090", None)[0].arch == "sm_89"
+    assert card_for(None, None)[1]
     wrong = (("h4711", None, "tile/unknown_device"), ("h200", "sm_80", "tile/device_arch"))
     for device, arch, code in (*wrong, ("a100", None, "tile/unknown_device"), ("", None, "tile/unknown_device")):
         with pytest.raises(TilewrightError) as caught:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright import __version__
-from tilewright.arch.arch import load_arch
+from tilewright.arch.arch import default_arch, load_arch
 from tilewright.arch.devices import Device, find_device, known_devices
 from tilewright.errors import EXIT_OK, TilewrightError
 from tilewright.gpu.device import find_gpu
@@ -72,7 +72,7 @@ def tile(
     machine, cost = Machine(load_arch(card.arch), card), load_parameters()
     say("timing the legal space")
     found = select(asked.op, machine, cost, target)
-    notes = _model_notes(found, card)
+    notes = _model_notes(found, card, target)
     if compiles:
         found = _compiled(found, machine, cost, target, top, settings, say)
     ranges: tuple[RangeChoice, ...] = ()
@@ -127,7 +127,7 @@ def card_for(device: str | None, arch: str | None) -> tuple[Device, str]:
     here = find_device(gpu.name) if gpu is not None else None
     if here is not None:
         return here, "this machine's GPU"
-    name = load_arch(arch).name if arch is not None else known[0].arch
+    name = load_arch(arch if arch is not None else default_arch()).name
     of_arch = [d for d in known if d.arch == name]
     if not of_arch:
         raise TilewrightError(
@@ -136,8 +136,7 @@ def card_for(device: str | None, arch: str | None) -> tuple[Device, str]:
             {"arch": name, "known": [d.name for d in known]},
             f"Name one with --device: {', '.join(d.name for d in known)}.",
         )
-    why = f"the first card of {name} in the tables" if arch is not None else "the first card in the tables: no GPU here"
-    return of_arch[0], why
+    return of_arch[0], f"the first card of {name} in the tables" + ("" if arch is not None else ": no --device, no GPU")
 
 
 def _by_words(text: str, known: tuple[Device, ...]) -> Device:
@@ -156,16 +155,17 @@ def _by_words(text: str, known: tuple[Device, ...]) -> Device:
     )
 
 
-def _model_notes(found: Selection, card: Device) -> tuple[str, ...]:
+def _model_notes(found: Selection, card: Device, target: Target) -> tuple[str, ...]:
+    notes: list[str] = []
     if not found.calibrated:
-        return (
-            "The times of this kind of op are from first principles, not calibrated: trust the order, not the figures.",
+        notes.append("The times of this kind of op are from first principles, not calibrated: the order counts.")
+    elif card.name != CALIBRATED_ON:
+        notes.append(
+            f"The model was calibrated on an {CALIBRATED_ON}; for {card.name} its rates are scaled from the tables."
         )
-    if card.name != CALIBRATED_ON:
-        return (
-            f"The model was calibrated on an {CALIBRATED_ON}; for {card.name} its rates are scaled from the tables.",
-        )
-    return ()
+    if target == "triton":
+        notes.append("The times are those of the CUDA skeleton of the same tile; Triton lays out its warps itself.")
+    return tuple(notes)
 
 
 def _gemm_of(op: Op) -> Gemm | None:
