@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-import time
 import types
 from dataclasses import dataclass
 from pathlib import Path
@@ -241,10 +241,12 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_help_takes_less_than_its_limit() -> None:
     best_s = float("inf")
-    for _ in range(20):  # the best of some: a machine that does other things too must not fail it
-        start_s = time.perf_counter()
+    for _ in range(20):  # the best of some, in processor time: whatever else runs must not fail it
+        before = os.times()
         subprocess.run(HELP, capture_output=True, check=True)
-        best_s = min(best_s, time.perf_counter() - start_s)
+        after = os.times()
+        took_s = after.children_user - before.children_user + after.children_system - before.children_system
+        best_s = min(best_s, took_s)
         if best_s < 0.3:
             break
     assert best_s < 0.3
