@@ -18,9 +18,9 @@ CASES = {
 # What a reference that computes something else says instead.
 BROKEN = {
     "gemm": ("A.astype", "1.01 * A.astype"),
-    "attention": ("np.triu(np.ones((n, n), dtype=bool), 1)", "np.triu(np.ones((n, n), dtype=bool), 2)"),
+    "attention": ("np.arange(n) > first", "np.arange(n) > 1 + first"),
     "row_reduction": ("np.exp(x", "np.exp(1.01 * x"),
-    "conv": ("pad, stride = 1, 2", "pad, stride = 1, 2\n    X = X[:, ::-1]"),
+    "conv": ("stride, pad = 2, 1", "stride, pad = 2, 1\n    X = X[:, ::-1]"),
 }
 
 
