@@ -78,6 +78,12 @@ def test_no_bank_conflicts_and_no_spills() -> None:
     assert done.conflicts > 0
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_121a"])
+def test_other_architectures_compile(arch: str) -> None:
+    skeleton = gemm_cuda(GemmTile(32, 32, 32, 1, 1, 2), "fp16", load_arch(arch))
+    assert compiled(skeleton, skeleton.kernel, arch).resources.spill_bytes == 0
+
+
 MUTANTS = [
     ("rows of C", [("    if (row >= M) {\n        return;\n    }\n", "")]),
     ("columns of C", [("if (col + i < N) {", "if (true) {")]),

@@ -102,8 +102,10 @@ def _text(name: str, op: RowOp, tile: RowTile, element: FloatElement, constants:
     is_norm = op == "layernorm"
     values["extra_parameters"] = ", const float* scale, const float* shift, float epsilon" if is_norm else ""
     values["extra_arguments"] = values["extra_arguments_all"] = ", scale, shift, epsilon" if is_norm else ""
+    # Where a line is full, they begin another one.
+    values["extra_own_line"] = str(values["extra_parameters"]).replace(", const", f",\n{' ' * 42}const", 1)
     values["extra_kernel_parameters"] = (
-        "\n    const float* __restrict__ scale, const float* __restrict__ shift, float epsilon,\n   " if is_norm else ""
+        "\n    const float* __restrict__ scale, const float* __restrict__ shift, float epsilon," if is_norm else ""
     )
     values["result"] = _RESULTS[op]
     values["aligned_y"] = "" if op == "sum" else " || (size_t)Y % sizeof(Vector)"

@@ -1,7 +1,8 @@
 static_assert(SPLIT == 1, "a row is read by one block or one warp");
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-$name(const T* __restrict__ X,$extra_kernel_parameters Out* __restrict__ Y, int R, int C)
+$name(const T* __restrict__ X,$extra_kernel_parameters
+    Out* __restrict__ Y, int R, int C)
 {
     if (C % VEC || (size_t)X % sizeof(Vector)$aligned_y) {
         __trap();

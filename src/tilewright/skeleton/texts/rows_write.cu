@@ -20,8 +20,7 @@ __device__ __forceinline__ void write(const Vector (&values)[LOADS], const State
 
 // Columns begin .. end - 1 of a row's result, each once; `first` is its first round.
 __device__ __forceinline__ void write_row(Vector (&first)[LOADS], const State& state, const T* from, Out* to,
-                                          long long begin,
-                                          long long end$extra_parameters)
+                                          long long begin, long long end$extra_own_line)
 {
     const long long column = begin + threadIdx.x % WORKERS * VEC;
     write(first, state, to, column, end$extra_arguments);
