@@ -88,7 +88,7 @@ def _baseline(report: AnalyzeReport) -> Section:
 def _roofline(report: AnalyzeReport) -> Section:
     roof = report.roofline
     facts = [
-        ("operations", _counted(roof.flops, "FLOP")),
+        ("operations", _counted(roof.flops, _unit(*roof.operations))),
         ("DRAM bytes", _counted(roof.dram_bytes, "B, unique")),
     ]
     if roof.least_us is not None:
@@ -96,15 +96,21 @@ def _roofline(report: AnalyzeReport) -> Section:
     remarks = (roof.reason,) if roof.reason else ()
     if not roof.rows:
         return Section("Roofline", tuple(facts), remarks=remarks)
-    headers = ("level", "precision", "FLOP/B", "ridge", "peak", "bandwidth", "attainable", "side", "reached")
+    headers = ("level", "precision", "ops/B", "ridge", "peak", "bandwidth", "attainable", "side", "reached")
     return Section("Roofline", tuple(facts), (Table(headers, tuple(map(_roof_row, roof.rows))),), remarks)
 
 
 def _roof_row(row: RoofRow) -> tuple[str, ...]:
     side = "memory" if row.is_memory_bound else "compute"
     share = "-" if row.share is None else f"{row.share:.0%}"
-    speeds = (_big(row.peak, "FLOP/s"), _big(row.bytes_per_s, "B/s"), _big(row.attainable, "FLOP/s"))
+    rate = f"{_unit(row.precision)}/s"
+    speeds = (_big(row.peak, rate), _big(row.bytes_per_s, "B/s"), _big(row.attainable, rate))
     return (row.level, row.precision, f"{row.intensity:.4g}", f"{row.ridge:.4g}", *speeds, side, share)
+
+
+def _unit(*precisions: str) -> str:
+    """Operations of integers are no FLOPs."""
+    return "OP" if any(name.startswith("int") for name in precisions) else "FLOP"
 
 
 def _occupancy(report: AnalyzeReport) -> Section:

@@ -24,6 +24,9 @@ def verdict(facts: Facts) -> Verdict:
         return Verdict(bound, "profile", reason, shown, "us" if unit == "us" else "cycles")
     bound = _BOUNDS.get(found.highest, "compute")
     names = list(shown)
+    if facts.fit is not None and not facts.fit.blocks_per_sm:
+        reason = f"not one block fits on an SM of {facts.arch.name}, {facts.fit.limiter} stop it: the launch fails"
+        return Verdict(bound, facts.fit.limiter, reason, shown, "us" if unit == "us" else "cycles")
     reason = f"{FLOOR_NAMES.get(names[0], names[0])} takes longest: {_figure(shown[names[0]], unit)}"
     if len(names) > 1:
         reason += f"; next is {FLOOR_NAMES.get(names[1], names[1])}, {_figure(shown[names[1]], unit)}"

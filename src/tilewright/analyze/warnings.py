@@ -13,6 +13,12 @@ HIGH_SHARE, LOW_SHARE = 0.75, 0.25
 def warnings_for(facts: Facts, roof: Roofline, seconds: float | None, setmaxnreg: str) -> tuple[str, ...]:
     """Pitfalls that apply here, the gravest first."""
     found: list[str] = []
+    fit = facts.fit
+    if fit is not None and not fit.blocks_per_sm:
+        found.append(
+            f"not one block fits on an SM of {facts.arch.name}: {fit.limiter} stop it ({facts.smem_bytes:,} shared "
+            f"bytes, {facts.registers} registers, {facts.threads} threads): the launch fails"
+        )
     if setmaxnreg:
         found.append(setmaxnreg)
     beaten = [row for row in roof.rows if row.level == "DRAM" and row.share is not None and row.share > IMPOSSIBLE]
@@ -36,7 +42,6 @@ def warnings_for(facts: Facts, roof: Roofline, seconds: float | None, setmaxnreg
         found.append(
             "operations are as given: of the whole launch (FLOP), not per second (FLOP/s); a multiply-add is two"
         )
-    fit = facts.fit
     if fit is not None and fit.blocks_per_sm and fit.share < LOW_SHARE:
         found.append(
             f"{fit.share:.0%} occupancy is low; a kernel with much work in flight per warp may well be fastest so: "

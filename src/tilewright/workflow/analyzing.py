@@ -112,8 +112,8 @@ def _named(name: str) -> Device:
     exact = find_device(name)
     if exact is not None:
         return exact
-    words = name.lower().split()
-    found = [d for d in known_devices() if words and all(word in d.name.lower().split() for word in words)]
+    words = name.lower().replace("-", " ").split()
+    found = [d for d in known_devices() if words and all(word in d.name.lower() for word in words)]
     if len(found) == 1:
         return found[0]
     have = ", ".join(d.name for d in found or known_devices())

@@ -45,15 +45,21 @@ def coalesce(facts: Facts) -> Judged:
     share = traffic.ideal_sectors / traffic.sectors
     lsu = max(facts.demand.lsu - (traffic.sectors - traffic.ideal_sectors), 1.0)
     better = replace(facts.demand, l2_bytes=facts.demand.l2_bytes * share, lsu=lsu)
-    speedup = gain(facts.before, better, facts.setting)
+    low = max(1.0, gain(facts.before, better, facts.setting))
+    # Of a sector, the bytes that another warp wants may still be in L2 when it comes, or the sector travels again:
+    # between all and none, which the model leaves open.
+    dram = facts.setting.dram_bytes
+    worst = replace(facts.setting, dram_bytes=None if dram is None else dram / share)
+    high = max(low, floors(facts.demand, worst).total / floors(better, facts.setting).total)
     return recommend(
         facts,
         "coalesce",
-        speedup,
-        (*shown, *floor_evidence(facts, "l2", "l1")),
+        (low * high) ** 0.5,
+        (*shown, *floor_evidence(facts, "l2", "l1", "dram")),
         how="Let consecutive threads take consecutive elements of a row; turn a transposed access in shared memory.",
         effort="small",
-        low=speedup**0.5,  # what L1 keeps of a sector until its other bytes are wanted is not modelled
+        low=low,
+        high=high,
     )
 
 

@@ -84,7 +84,9 @@ def shrink_shared(facts: Facts) -> Judged:
     fit = facts.fit
     if fit is None:
         return SetAside("shrink_shared", "how many threads a block has is not known")
-    if not fit.blocks_per_sm or fit.limiter != "shared":
+    if not fit.blocks_per_sm:
+        return SetAside("shrink_shared", f"not one block fits on an SM: {fit.limiter} stop it, and the launch fails")
+    if fit.limiter != "shared":
         return SetAside("shrink_shared", f"shared memory is not the limiter, {fit.limiter} are")
     wanted = fit.blocks_per_sm + 1
     most = smem_cliff(facts.arch, facts.threads, facts.registers, wanted)
