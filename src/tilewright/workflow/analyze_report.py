@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tilewright import __version__
@@ -13,7 +12,7 @@ from tilewright.analyze.floors import Setting
 from tilewright.analyze.from_sass import tiled_from_sass
 from tilewright.analyze.hot_loop import GLOBAL_LOADS, HotLoop, hot_loop, width_bytes
 from tilewright.analyze.ncu import read_ncu
-from tilewright.analyze.record import AnalyzeReport, Baseline, Count, Launch, Memory, Ratios, Residency, Sass
+from tilewright.analyze.record import AnalyzeReport, Baseline, Count, Memory, Ratios, Residency, Sass
 from tilewright.analyze.residency import residency, shared_cliff
 from tilewright.analyze.roof import precision_of, roofline
 from tilewright.analyze.serial import serial
@@ -28,38 +27,19 @@ from tilewright.arch.roofline import Level
 from tilewright.arch.told import corrected
 from tilewright.errors import TilewrightError
 from tilewright.gpu.device import GpuInfo
-from tilewright.launch.bind import BoundLaunch
 from tilewright.receipt import record
 from tilewright.sass.operands import access_bytes
 from tilewright.sass.proof import OverlapProof, prove
 from tilewright.workflow.analyze_counts import (
-    MAX_BYTES,
-    Depths,
-    LaunchAt,
     Work,
-    array_bytes,
-    count_work,
     flops_of,
-    launch_of,
     unique_bytes,
 )
+from tilewright.workflow.analyze_sized import Sized, counted_work, sized_launch
 from tilewright.workflow.analyze_subject import Asked, Say, Subject, open_subject
 from tilewright.workflow.analyze_tiled import Tiled, capped_build, tiled_of
 from tilewright.workflow.analyzing import AnalyzeOptions, card_for
 from tilewright.workflow.reading import read_file
-
-# A K-loop of more tiles than this is counted in two short runs.
-LONG_LOOP = 12
-
-
-@dataclass(frozen=True)
-class Sized:
-    """The launch that is analysed: shape, sizes, and what is bound to them where a sidecar says so."""
-
-    launch: Launch
-    sizes: Mapping[str, int]
-    bound: BoundLaunch | None = None
-    notes: tuple[str, ...] = ()
 
 
 def make_report(
@@ -76,9 +56,13 @@ def make_report(
         )
     say("reading the machine code")
     loop, proof = hot_loop(subject.function), prove(subject.function)
-    sized = _sized(subject, given)
-    tiled = tiled_of(subject, proof, sized.bound, sized.launch.threads, device.sms if device is not None else None)
-    sized, work = _counted(subject, sized, given, tiled, say)
+    sized = sized_launch(subject, given, arch, device)
+    sms = device.sms if device is not None else None
+    tiled = tiled_of(subject, proof, sized.bound, sized.launch.threads, sms)
+    asked_for = sized
+    sized, work = counted_work(subject, sized, given, tiled, say)
+    if sized is not asked_for:  # at other sizes the K-loop has other trips
+        tiled = tiled_of(subject, proof, sized.bound, sized.launch.threads, sms)
     if sized.launch.threads is None:
         raise _no_block(asked.path)
     facts = _facts(subject, arch, device, loop, proof, sized, work, tiled, given)
@@ -103,70 +87,6 @@ def _arch_of(subject: Subject, gpu: GpuInfo | None) -> tuple[Arch, tuple[str, ..
     }
     found, differences = corrected(arch, told)
     return found, tuple(f"{difference.text}: the card's is used." for difference in differences)
-
-
-def _sized(subject: Subject, given: AnalyzeOptions) -> Sized:
-    """The launch, of the sidecar's default set unless sizes were given."""
-    if subject.spec is None:
-        source = "as given" if given.block or given.grid else ""
-        block = given.block or ((subject.threads, 1, 1) if subject.threads else None)
-        if given.block is None and subject.threads:
-            source = f"block: {subject.threads_source}"
-        shared = subject.shared_bytes if given.shared_bytes is None else given.shared_bytes
-        return Sized(Launch(given.grid, block, shared, source), dict(given.sizes))
-    sizes = {**subject.spec.sizes["default"], **given.sizes}
-    unknown = sorted(set(given.sizes) - set(subject.spec.sizes["default"]))
-    if unknown:
-        have = ", ".join(subject.spec.sizes["default"])
-        message = f"The sidecar has no size {', '.join(unknown)}; it has {have}."
-        raise TilewrightError("analyze/unknown_size", message, {"file": str(subject.spec.path)}, "Name one of these.")
-    return _bound(subject, sizes, given, "the sidecar at its default sizes" if not given.sizes else "the sidecar")
-
-
-def _bound(subject: Subject, sizes: Mapping[str, int], given: AnalyzeOptions, source: str) -> Sized:
-    assert subject.spec is not None
-    bound = launch_of(subject.spec, sizes, subject.constants or {}, given.grid, given.block, given.shared_bytes)
-    changed = [name for name in ("grid", "block", "shared_bytes") if getattr(given, name) is not None]
-    told = f"{source}, {' and '.join(changed)} as given" if changed else source
-    return Sized(Launch(bound.grid, bound.block, bound.shared_bytes, told), dict(sizes), bound)
-
-
-def _counted(subject: Subject, sized: Sized, given: AnalyzeOptions, tiled: Tiled, say: Say) -> tuple[Sized, Work]:
-    """Counters at the sizes asked for; where those take too long, everything at a smaller set of the sidecar."""
-    if sized.bound is None or subject.spec is None:
-        return sized, Work(problem="there is no sidecar, so nothing can be run")
-    if not subject.program.ptx:
-        return sized, Work(problem="there is no PTX to run")
-    say("counting accesses")
-    at = LaunchAt(subject.spec, subject.constants or {}, sized.bound)
-    name = Path(subject.kernel.file).name
-    work = Work(problem=f"its arrays take more than {MAX_BYTES >> 20} MiB")
-    depths = _depths(sized, tiled)
-    short = at(depths.more) if depths is not None else sized.bound
-    if array_bytes(short) <= MAX_BYTES:
-        work = count_work(subject.program, sized.bound, depths, at, name)
-    if not work.problem or given.sizes or given.grid:
-        return sized, work
-    sets = sorted(subject.spec.sizes.items(), key=lambda item: array_bytes(at(item[1])))
-    for other, sizes in sets[::-1]:
-        smaller = _bound(subject, sizes, given, f"the sidecar at its sizes '{other}'")
-        assert smaller.bound is not None
-        if array_bytes(smaller.bound) < min(array_bytes(sized.bound), MAX_BYTES):
-            say(f"counting accesses at {other}")
-            found = count_work(subject.program, smaller.bound, None, at, name)
-            if not found.problem:
-                note = f"At the default sizes nothing could be counted ({work.problem}): all figures are for '{other}'."
-                return replace(smaller, notes=(note,)), found
-            break
-    return sized, work
-
-
-def _depths(sized: Sized, tiled: Tiled) -> Depths | None:
-    """Two short runs for a K-loop of many tiles."""
-    tiles, name, step = tiled.num_tiles, tiled.reduction, tiled.step
-    if tiles is None or name is None or not step or tiles <= LONG_LOOP:
-        return None
-    return Depths({**sized.sizes, name: 3 * step}, 3, {**sized.sizes, name: 6 * step}, 6, tiles)
 
 
 def _facts(

@@ -34,7 +34,7 @@ class Subject:
         smem_bytes: static. shared_bytes: dynamic, where the input says so.
         threads: of a block, where the input says so (launch bounds, Triton's warps); threads_source with it.
         spec: how it is launched; constants: for its expressions. opened: of a CUDA source.
-        assumptions: what was guessed.
+        is_drafted: no sidecar was there, and one was drafted. assumptions: what was guessed.
     """
 
     kind: InputKind
@@ -54,6 +54,7 @@ class Subject:
     spec: LaunchSpec | None = None
     constants: Mapping[str, int | float] | None = None
     opened: Opened | None = None
+    is_drafted: bool = False
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -205,6 +206,7 @@ def _of_source(asked: Asked, raw: bytes, say: Say) -> Subject:
     say("compiling")
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    is_drafted = spec is None
     if spec is None:
         draft = draft_for(raw, asked.path, asked.kernel, target.arch, asked.settings, asked.use_cache, say)
         spec = spec_of(draft, asked.path)
@@ -235,6 +237,7 @@ def _of_source(asked: Asked, raw: bytes, say: Say) -> Subject:
         spec=spec,
         constants=constants,
         opened=opened,
+        is_drafted=is_drafted,
         assumptions=assumptions,
         notes=(*opened.notes, *notes),
     )

@@ -126,7 +126,7 @@ class _Drafting:
                 return made
             problem = problem or made.problem
         tried = f" ({len(plans)} launches were tried)" if len(plans) > 1 else ""
-        return Draft(problem=f"{problem}{tried}")
+        return Draft(problem=f"{problem or 'no launch was found that could be tried'}{tried}")
 
     def _try(self, plan: Plan) -> Draft:
         unit = self._unit(plan)
