@@ -158,6 +158,11 @@ REFUSED = (
         "read_later", "for (k = first; k < K; k += BK)", "is read behind the K-loop",
         before="int k, first = threadIdx.x * 0;", extra=" + k",
     ),
+    Form(
+        "step_by_another_name", "while (k < K)", "is not of the form",
+        before="int k = 0, q = BK;\nconst int &step = q;", first="k += step;\nq = 2 * BK - q;",
+        loads=("A[row * K + tx]", "B[ty * N + col]"),
+    ),
     Form(  # in front of the loop `f` is another one than where `k` is declared
         "first_is_hidden", "for (; k < K; k += BK)", "is not of the form",
         before="const int f = 0;\n{\nint k = f;\nint f = BK;\nsum += f;", extra=";\n    }",

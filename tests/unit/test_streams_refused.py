@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 from source_samples import REWRITERS, read
-from trap_kernels import BLOCK, LOAD_A, LOAD_B, MATH, gemm, line_of
+from trap_kernels import BLOCK, LOAD_A, LOAD_B, MATH, PARAMS, gemm, line_of
 from whole_kernels import ALL, REGISTERS, SINGLE
 
 from tilewright.rewrite.result import Remedy, RewrittenSource
@@ -81,6 +81,27 @@ REFUSED = {
     ),
     "what the compute phase changes": Bad(
         gemm(load=f"{LOCAL}\n        sum = sum * 0.5f;"), "not_understood", "float v ="
+    ),
+    "an index that the compute phase advances by another name of what it sets": Bad(
+        gemm(
+            before="int step = 0, at = 0;\n    const int &by = step;",
+            load=LOCAL.replace("k0 + tx]", "k0 + tx + at]"),
+            compute=f"{MATH}\n        step = sum > 0.0f ? 0 : 0;\n        at += by;",
+        ),
+        "not_understood",
+        "float v =",
+    ),
+    "an index that the compute phase advances by what it stores": Bad(
+        gemm(
+            params=PARAMS.replace("*A", "*__restrict__ A")
+            .replace("*B", "*__restrict__ B")
+            .replace("*C", "*__restrict__ C"),
+            before="float &mine = C[min(row, M - 1) * N + min(col, N - 1)];\n    int at = 0;",
+            load=f"As[ty][tx] = A[min(row * K + at, M * K - 1)];\n        {LOAD_B}",
+            compute=f"{MATH}\n        mine = sum;\n        at += (int)mine;",
+        ),
+        "not_understood",
+        "As[ty][tx] = A[min(",
     ),
     "an index that the compute phase sets": Bad(
         gemm(

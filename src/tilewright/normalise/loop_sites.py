@@ -233,7 +233,7 @@ class Sites:
         """Whether nothing (in some statements; without: in the whole kernel) changes what an expression reads."""
         written = self.changed if within is None else self.collector.collect(within).writes
         names = ir.names([expr])
-        return not names & written
+        return not names & written and not any(self.kernel.symbols[n].reference for n in names)
 
     # -- edits ----------------------------------------------------------------------------------------
     def has_comment(self, span: ir.Span) -> bool:

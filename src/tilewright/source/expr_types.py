@@ -31,6 +31,10 @@ class Types:
         self._symbols = symbols
         self._aliases = aliases
 
+    def is_reference(self, name: ir.Name) -> bool:
+        """Whether a name is another one of something."""
+        return name.symbol is not None and self._symbols[name.symbol].reference
+
     def of(self, expr: ir.Expr) -> CType | None:
         match expr:
             case ir.Name(symbol=int(s)):

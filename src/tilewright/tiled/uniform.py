@@ -160,6 +160,8 @@ class Uniformity:
         if symbol is None or symbol.init is None or symbol.dims or symbol.pointers or symbol.reference:
             return None
         names = ir.names([symbol.init])
+        if any(self._symbols[n].reference for n in names):
+            return None  # what it refers to may be changed by its own name
         return None if (names - {steady} | {symbol.id}) & self.changed else symbol.init
 
 

@@ -105,6 +105,8 @@ class Values:
                 return any(self.reads_memory(i) for i in _indices(x))
             case ir.Index() | ir.Unary(op="*") | ir.Member(arrow=True) | ir.Opaque():
                 return True
+            case ir.Name() if self._types.is_reference(expr):
+                return True  # what changes the thing itself does not say this name
             case ir.Member(base=ir.Name(id=b)) if b in BUILTINS:
                 return False
             case ir.Call(callee=c) if not intrinsics.VALUES.match(c):
