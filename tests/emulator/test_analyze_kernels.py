@@ -238,6 +238,31 @@ def test_a_time_puts_the_kernel_under_the_roof(tmp_path: Path, run: Run) -> None
     assert not any("no measurement can show that" in text for text in slow.warnings)
 
 
+def test_a_draft_is_scaled_until_the_launch_fills_the_card(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.cu"
+    path.write_text(kernels.WMMA.source, "utf-8")
+    settings = Settings(cache_dir=tmp_path / "cache")
+    report = analyze(path, device="h200", settings=settings).report
+    assert keys(report)[0] == "pipeline"
+    assert (report.residency.waves if report.residency else 0) > 2
+    assert any("times as large" in note for note in report.notes)
+    sizes = {"M": 512, "N": 512, "K": 1024}
+    few = analyze(path, device="h200", options=AnalyzeOptions(sizes=sizes), settings=settings).report
+    assert few.baseline.sizes == sizes
+    assert keys(few)[0] == "more_blocks"
+
+
+def test_arrays_too_large_to_run_leave_it_to_a_smaller_set(tmp_path: Path) -> None:
+    path = kernels.STREAM.at(N=1 << 30).write(tmp_path)
+    sidecar = path.with_suffix(".toml")
+    text = sidecar.read_text("utf-8").replace("[sizes]\n", "[sizes]\nsmall = { N = 1048576 }\n")
+    sidecar.write_text(text, "utf-8")
+    report = analyze(path, device="h200", settings=Settings(cache_dir=tmp_path / "cache")).report
+    assert report.baseline.sizes == {"N": 1 << 20}
+    assert report.roofline.dram_bytes.value == 8 << 20
+    assert any("all figures are for 'small'" in note for note in report.notes)
+
+
 def test_a_second_run_comes_from_the_cache_and_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = kernels.TINY.write(tmp_path)
     settings = Settings(cache_dir=tmp_path / "cache")

@@ -97,8 +97,13 @@ def test_setmaxnreg_that_ptxas_dropped_is_told(tmp_path: Path, capsys: pytest.Ca
     p[threadIdx.x] *= 2.0f;
 }
 """
+    path = tmp_path / "k.cu"
+    path.with_suffix(".toml").write_text(
+        'kernel = "k"\n[launch]\ngrid = [1]\nblock = [384]\n[sizes]\ndefault = { N = 384 }\n'
+        '[[args]]\nname = "p"\ndtype = "float32"\nshape = ["N"]\nrole = "inout"\n',
+        "utf-8",
+    )
     for bounds, is_told in (("384", True), ("384, 1", False)):
-        path = tmp_path / "k.cu"
         path.write_text(f"__global__ void __launch_bounds__({bounds}) k{body}", "utf-8")
         found = report(capsys, str(path), "--arch", "sm_90a")
         assert any("C7508" in text for text in found["warnings"]) is is_told

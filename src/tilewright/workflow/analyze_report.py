@@ -218,6 +218,7 @@ def _report(
     )
     strategies, aside = ranked(facts)
     counted = () if facts.traffic is not None else (f"Accesses were not counted: {work.problem}.",)
+    taken = () if facts.traffic is not None else ("every access is coalesced, conflicts with none, and misses L1",)
     return AnalyzeReport(
         tool=record.Tool(__version__, subject.toolchain, "nvdisasm"),
         kernel=subject.kernel,
@@ -247,7 +248,7 @@ def _report(
         strategies=strategies,
         set_aside=aside,
         warnings=warnings_for(facts, roof, seconds, registers),
-        assumptions=subject.assumptions,
+        assumptions=(*subject.assumptions, *taken),
         notes=(*subject.notes, *sized.notes, *counted, *tiled.notes),
     )
 
