@@ -1,7 +1,7 @@
 """Measures every tile of the legal GEMM space on a card: what `tilewright tile` is judged by.
 
-    python benchmarks/tile_space.py --prepare space.pkl --arch sm_90a --shapes benchmarks/tile_shapes.json --jobs 16
-    python benchmarks/tile_space.py --measure space.pkl out.json --shapes benchmarks/tile_shapes.json --seconds 300
+    python benchmarks/tile_space.py --prepare space.pkl --arch sm_90a --shapes benchmarks/tile_shapes.toml --jobs 16
+    python benchmarks/tile_space.py --measure space.pkl out.json --shapes benchmarks/tile_shapes.toml --seconds 300
 
 The first needs Tilewright and no card; the second a card, torch and cuda-bindings, and nothing of Tilewright.
 ``--space legal`` takes the space of the tile room for each shape; ``short`` (the default) a list of about a hundred.
@@ -341,7 +341,7 @@ def main() -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--prepare", metavar="OUT.pkl")
     what.add_argument("--measure", nargs=2, metavar=("IN.pkl", "OUT.json"))
-    parser.add_argument("--shapes", default=str(Path(__file__).with_name("tile_shapes.json")))
+    parser.add_argument("--shapes", default=str(Path(__file__).with_name("tile_shapes.toml")))
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--card", default="H200", help="whose SMs the legal space is made for")
     parser.add_argument("--space", choices=("short", "legal"), default="short")
