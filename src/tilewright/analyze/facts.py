@@ -13,6 +13,7 @@ from tilewright.arch.arch import Arch
 from tilewright.arch.devices import Device
 from tilewright.arch.occupancy import Occupancy
 from tilewright.plan.budget import Budget
+from tilewright.plan.decide import Decision
 from tilewright.plan.facts import PlanFacts
 from tilewright.sass.operands import access_bytes
 from tilewright.sass.proof import OverlapProof
@@ -51,6 +52,7 @@ class Facts:
         flops, dram_bytes: of the launch. operations: FLOPs by kind. output_bytes: of the unique bytes, written.
         inputs: name of each array the kernel reads → bytes of an element.
         tiled, budget: of a K-loop that was understood (or read off the machine code), for `plan.decide`.
+        decision: the plan's, where it is known already; else it is asked for.
         capped: the compiler's answer where registers stand in the way of a block.
     """
 
@@ -75,6 +77,7 @@ class Facts:
     inputs: Mapping[str, int] = field(default_factory=dict)
     tiled: PlanFacts | None = None
     budget: Budget | None = None
+    decision: Decision | None = None
     capped: Capped | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
 

@@ -34,7 +34,7 @@ def tiled_gains(facts: Facts) -> TiledGains | None:
     """None where no K-loop was understood."""
     if facts.tiled is None or facts.budget is None:
         return None
-    known = decide(facts.tiled, facts.budget, facts.arch)
+    known = facts.decision or decide(facts.tiled, facts.budget, facts.arch)
     rings = {k: p for k, p in known.predicted.items() if not k.startswith(_MOVES)}
     best = max(rings, key=lambda k: (round(rings[k].speedup, 2), k == known.best)) if rings else ""
     widen = known.predicted.get("widen")

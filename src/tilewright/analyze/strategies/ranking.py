@@ -6,14 +6,20 @@ import math
 from dataclasses import replace
 
 from tilewright.analyze.facts import Facts
+from tilewright.analyze.hot_loop import GLOBAL_LOADS, width_bytes
 from tilewright.analyze.record import SetAside, Strategy
 from tilewright.analyze.strategies import compute, memory, residency
 from tilewright.analyze.strategies.judge import Judged
+from tilewright.analyze.strategies.memory import VECTOR_BYTES
 from tilewright.analyze.tiled_gains import tiled_gains
 
 # A kernel that is restructured has to promise more than a line that is added, to come before it: the gain of a large
 # change counts for this share of its logarithm.
 LARGE_CHANGE = 0.7
+# What the others build on comes first where it is worth so much: with one block per SM nothing runs beside a barrier,
+# whatever is done inside the block; and copies of single bytes can be neither asynchronous nor bulk.
+GROUNDWORK = 1.15
+BYTE_WISE = 2.0
 
 # Of two that are both worth making: what the first does to the second.
 CONFLICTS = {
@@ -62,12 +68,23 @@ def ranked(facts: Facts) -> tuple[tuple[Strategy, ...], tuple[SetAside, ...]]:
         compute.special_functions(facts),
         memory.fuse(facts),
     ]
-    worth = sorted((s for s in judged if isinstance(s, Strategy)), key=_rank, reverse=True)
+    found = [s for s in judged if isinstance(s, Strategy)]
+    worth = sorted(found, key=lambda s: (_is_groundwork(s, facts), _rank(s)), reverse=True)
     return tuple(_with_conflicts(worth)), tuple(s for s in judged if isinstance(s, SetAside))
 
 
 def _rank(strategy: Strategy) -> float:
     return math.log(strategy.speedup) * (LARGE_CHANGE if strategy.effort == "large" else 1.0)
+
+
+def _is_groundwork(strategy: Strategy, facts: Facts) -> bool:
+    """Whether the gain of other strategies hangs on this one."""
+    if strategy.speedup < GROUNDWORK:
+        return False
+    if strategy.key in ("cap_registers", "shrink_shared"):
+        return facts.fit is not None and facts.fit.blocks_per_sm == 1
+    loads = facts.loop.of(GLOBAL_LOADS | {"LDGSTS"})
+    return strategy.key == "widen" and (width_bytes(loads) or VECTOR_BYTES) < BYTE_WISE
 
 
 def _with_conflicts(strategies: list[Strategy]) -> list[Strategy]:
