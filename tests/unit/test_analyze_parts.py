@@ -140,6 +140,14 @@ def test_warp_group_instructions_reach_the_dense_peak() -> None:
     assert mac_rate("HMMA", tf32, HOPPER, H200) == HOPPER.fp16_mac_per_cycle / 2
 
 
+def test_geforce_has_half_the_matrix_rate_with_fp32_sums() -> None:
+    ampere, card = load_arch("sm_86"), find_device("GeForce RTX 3090")
+    rates = [mac_rate("HMMA", [code("HMMA", "", "16816", sums)], ampere, card) for sums in ("F32", "F16")]
+    assert rates == pytest.approx([256, 512], rel=0.01)
+    assert mac_rate("HMMA", [], ampere, find_device("A10")) == pytest.approx(512, rel=0.01)
+    assert mac_rate("IMMA", [], ampere, card) == pytest.approx(1024, rel=0.01)
+
+
 # -- occupancy and roofline -----------------------------------------------------------------------------
 
 

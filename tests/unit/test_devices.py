@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tilewright.arch.arch import known_archs, load_arch
-from tilewright.arch.devices import Device, find_device, known_devices
+from tilewright.arch.devices import Device, devices_called, find_device, known_devices
 
 GIB = 1 << 30
 DEVICES = known_devices()
@@ -202,3 +202,19 @@ def test_what_is_quoted_of_ga104() -> None:
     assert device.peaks["int8"] == pytest.approx(174e12, rel=1e-3)
     assert 2 * 2 * device.peaks["int8"] == pytest.approx(696e12, rel=1e-3)
     assert device.dram_bytes_per_s == 608e9
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        ("4090", ["NVIDIA GeForce RTX 4090"]),
+        ("rtx 3070 ti", ["NVIDIA GeForce RTX 3070 Ti"]),
+        ("a100 sxm4 80", ["NVIDIA A100 80 GB SXM4"]),
+        ("A100 80gb pcie", ["NVIDIA A100 80 GB PCIe"]),
+        ("h100", ["NVIDIA H100 PCIe", "NVIDIA H100 SXM5"]),
+        # Other cards, whose names stand inside those of the table, or are one word shorter or longer.
+        *((other, []) for other in ("h20", "l40", "b20", "3070", "4090 d", "5090 d", "h100 nvl", "a10g", "gh200", "")),
+    ],
+)
+def test_a_card_is_called_by_whole_words(asked: str, names: list[str]) -> None:
+    assert [device.name for device in devices_called(asked)] == names

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright.arch.arch import load_arch
-from tilewright.arch.devices import find_device
+from tilewright.arch.devices import devices_called
 from tilewright.errors import TilewrightError
 from tilewright.skeleton.gemm import GemmTile
 from tilewright.tile.columns import columns
@@ -25,8 +25,7 @@ BIG = GemmTile(128, 256, 32, 2, 4, 4, 1, 1)
 
 
 def machine(card: str = "h200") -> Machine:
-    device = find_device(card)
-    assert device is not None
+    (device,) = devices_called(card)
     return Machine(load_arch(device.arch), device)
 
 
@@ -40,6 +39,26 @@ def test_a_large_product_takes_no_less_than_its_multiply_adds_at_the_rate_of_the
     least = op.m * op.n * op.k / rate
     found = timed_space(op, machine(), COST)
     assert least < float(found.time.seconds.min()) < 2 * least
+
+
+@pytest.mark.parametrize(
+    ("card", "fp16", "tf32", "int8"),
+    [
+        (
+            "rtx 3090",
+            256,
+            128,
+            1024,
+        ),  # GA102 whitepaper, Appendix A: 71 TFLOPS with FP32 sums, 142 with FP16
+        ("rtx 4090", 256, 128, 1024),  # Ada whitepaper, Appendix A: 165.2 and 330.3
+        ("a10", 512, 256, 1024),
+        ("a100-sxm4-80gb", 1024, 512, 2048),
+        ("h200", 1280, 640, 2560),  # mma.sync; wgmma reaches 2048
+    ],
+)
+def test_the_matrix_rate_is_the_cards_own_where_that_is_less(card: str, fp16: int, tf32: int, int8: int) -> None:
+    rates = [machine(card).mac_per_cycle(dtype) for dtype in ("float16", "float32", "int8")]
+    assert rates == pytest.approx([fp16, tf32, int8], rel=0.01)
 
 
 def test_no_product_takes_less_than_its_launch_and_its_bytes() -> None:

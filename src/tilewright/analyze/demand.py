@@ -180,15 +180,18 @@ def _pipe_cycles(trip: Sequence[Instruction], arch: Arch, device: Device | None,
 def mac_rate(opcode: str, trip: Sequence[Instruction], arch: Arch, device: Device | None) -> float:
     """Multiply-adds per cycle and SM of a matrix instruction: 8-bit, 16-bit, or half of that for TF32.
 
-    Those of warp groups reach the card's dense peak; ``mma.sync`` does not everywhere, and has rates of its own.
+    Those of warp groups reach the card's dense peak; ``mma.sync`` does not everywhere, and has rates of its own, which
+    the card's peak may still be below: GeForce has half of them with FP32 sums.
     """
     is_narrow = opcode[0] in "IQ"
     is_tf32 = any(i.opcode == opcode and "TF32" in i.modifiers for i in trip)
-    peak = device.peaks.get("int8" if opcode[0] == "I" else "fp8" if is_narrow else "fp16") if device else None
-    if opcode.endswith("GMMA") and device is not None and peak:
-        rate = peak / (2 * device.sms * device.boost_clock_hz)
-    else:
-        rate = float(arch.int8_mac_per_cycle if is_narrow else arch.fp16_mac_per_cycle)
+    sums_fp16 = any(i.opcode == opcode and i.modifiers and "F32" not in i.modifiers for i in trip)
+    name = "int8" if opcode[0] == "I" else "fp8" if is_narrow else "fp16"
+    peak = device.peaks.get(f"{name}_acc16" if sums_fp16 else name, device.peaks.get(name)) if device else None
+    rate = float(arch.int8_mac_per_cycle if is_narrow else arch.fp16_mac_per_cycle)
+    if device is not None and peak:
+        dense = peak / (2 * device.sms * device.boost_clock_hz)
+        rate = dense if opcode.endswith("GMMA") else min(rate, dense)
     return rate * (0.5 if is_tf32 else 1.0)
 
 

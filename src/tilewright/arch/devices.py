@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from typing import Any
 
 # A driver reports a little less memory than a card has (ECC, its own share); 72 GB are not 48.
 MEMORY_TOLERANCE = 0.1
+# Words of a name without which it is that of another card.
+OTHER_MODELS = frozenset({"ti", "super", "d", "laptop"})
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,21 @@ def find_device(card: str, sms: int | None = None, memory_bytes: int | None = No
     return found
 
 
+def devices_called(text: str) -> tuple[Device, ...]:
+    """The card with that name; else all whose names hold every word of ``text``, in any order and case.
+
+    Words are whole: ``h20`` is no H200 and ``l40`` no L40S. A word that makes another model of a name (``Ti``) has to
+    be said: ``3070`` is no RTX 3070 Ti. Memory may be written ``80``, ``80 GB`` or ``80gb``.
+    """
+    exact = find_device(text)
+    if exact is not None:
+        return (exact,)
+    words = _words(text)
+    if not words:
+        return ()
+    return tuple(d for d in known_devices() if words <= (own := _words(d.name)) and not (own - words) & OTHER_MODELS)
+
+
 def known_devices() -> tuple[Device, ...]:
     """Every card with a table."""
     text = files(__package__).joinpath("data", "devices.toml").read_text("utf-8")
@@ -76,6 +94,10 @@ def known_devices() -> tuple[Device, ...]:
 
 def _plain(card: str) -> str:
     return " ".join(card.lower().split()).removeprefix("nvidia ")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.sub(r"(\d)\s*gb\b", r"\1", text.lower().replace("-", " ")).split())
 
 
 def _device(row: dict[str, Any]) -> Device:

@@ -26,8 +26,12 @@ class Machine:
         return self.device.boost_clock_hz
 
     def mac_per_cycle(self, dtype: str) -> float:
-        """Dense multiply-adds of ``mma.sync`` per SM and cycle; see `skeleton_dtype` for what is refused."""
+        """Dense multiply-adds of ``mma.sync`` per SM and cycle, sums in FP32; see `skeleton_dtype` for what is refused.
+
+        The architecture's, or the card's peak where that is less: GeForce has half the rate with FP32 sums.
+        """
         kind = skeleton_dtype(dtype)
-        if kind == "int8":
-            return float(self.arch.int8_mac_per_cycle)
-        return self.arch.fp16_mac_per_cycle * (TF32_OF_FP16 if kind == "tf32" else 1.0)
+        rate = float(self.arch.int8_mac_per_cycle if kind == "int8" else self.arch.fp16_mac_per_cycle)
+        rate *= TF32_OF_FP16 if kind == "tf32" else 1.0
+        peak = self.device.peaks.get(kind)
+        return rate if peak is None else min(rate, peak / (2 * self.device.sms * self.clock_hz))

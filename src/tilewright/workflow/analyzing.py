@@ -12,7 +12,7 @@ from pathlib import Path
 from tilewright import __version__
 from tilewright.analyze.record import AnalyzeReport
 from tilewright.arch.arch import load_arch
-from tilewright.arch.devices import Device, find_device, known_devices
+from tilewright.arch.devices import Device, devices_called, find_device, known_devices
 from tilewright.build.cache import Cache
 from tilewright.errors import TilewrightError
 from tilewright.gpu.device import GpuInfo, find_gpu
@@ -109,11 +109,7 @@ def _named(name: str) -> Device:
     Raises:
         TilewrightError: ``analyze/unknown_device``.
     """
-    exact = find_device(name)
-    if exact is not None:
-        return exact
-    words = name.lower().replace("-", " ").split()
-    found = [d for d in known_devices() if words and all(word in d.name.lower() for word in words)]
+    found = devices_called(name)
     if len(found) == 1:
         return found[0]
     have = ", ".join(d.name for d in found or known_devices())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tilewright import __version__
 from tilewright.arch.arch import default_arch, load_arch
-from tilewright.arch.devices import Device, find_device, known_devices
+from tilewright.arch.devices import Device, devices_called, find_device, known_devices
 from tilewright.errors import EXIT_OK, TilewrightError
 from tilewright.gpu.device import find_gpu
 from tilewright.receipt.record import Tool, to_json
@@ -114,7 +114,7 @@ def card_for(device: str | None, arch: str | None) -> tuple[Device, str]:
     """
     known = known_devices()
     if device is not None:
-        found = find_device(device) or _by_words(device, known)
+        found = _called(device)
         if arch is not None and load_arch(arch).name != found.arch:
             raise TilewrightError(
                 "tile/device_arch",
@@ -124,10 +124,10 @@ def card_for(device: str | None, arch: str | None) -> tuple[Device, str]:
             )
         return found, "as asked with --device"
     gpu = find_gpu() if arch is None else None
-    here = find_device(gpu.name) if gpu is not None else None
+    here = find_device(gpu.name, gpu.sms, gpu.memory_bytes) if gpu is not None else None
     if here is not None:
         return here, "this machine's GPU"
-    name = load_arch(arch if arch is not None else default_arch()).name
+    name = load_arch(arch or (gpu.arch if gpu is not None else default_arch())).name
     of_arch = [d for d in known if d.arch == name]
     if not of_arch:
         raise TilewrightError(
@@ -136,16 +136,16 @@ def card_for(device: str | None, arch: str | None) -> tuple[Device, str]:
             {"arch": name, "known": [d.name for d in known]},
             f"Name one with --device: {', '.join(d.name for d in known)}.",
         )
-    return of_arch[0], f"the first card of {name} in the tables" + ("" if arch is not None else ": no --device, no GPU")
+    why = "" if arch is not None else f": {gpu.name} is not in them" if gpu is not None else ": no --device, no GPU"
+    return of_arch[0], f"the first card of {name} in the tables{why}"
 
 
-def _by_words(text: str, known: tuple[Device, ...]) -> Device:
-    """The one card whose name holds every word: ``4090``, ``a100 sxm4 80``."""
-    words = text.lower().replace("-", " ").split()
-    found = [d for d in known if words and all(word in d.name.lower() for word in words)]
+def _called(text: str) -> Device:
+    """The one card of that name: ``4090``, ``a100 sxm4 80``."""
+    found = devices_called(text)
     if len(found) == 1:
         return found[0]
-    names = [d.name for d in found or known]
+    names = [d.name for d in found or known_devices()]
     what = f"'{text}' may be one of {len(found)} cards" if found else f"There is no card '{text}'"
     raise TilewrightError(
         "tile/unknown_device",
