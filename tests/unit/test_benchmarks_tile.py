@@ -17,6 +17,7 @@ from tilewright.arch.arch import load_arch
 from tilewright.arch.devices import find_device
 from tilewright.receipt.tile_text import render_tile
 from tilewright.settings import Settings
+from tilewright.skeleton.gemm import GemmTile
 from tilewright.tile.gemm import label, timed_space
 from tilewright.tile.machine import Machine
 from tilewright.tile.ops import Gemm
@@ -86,7 +87,9 @@ def test_the_model_still_chooses_what_was_measured(row: dict[str, Any]) -> None:
     assert device is not None
     machine = Machine(load_arch(RECORD["arch"]), device)
     timed = timed_space(Gemm(row["m"], row["n"], row["k"], row["batch"]), machine, load_parameters())
-    assert len(timed.tiles) == row["legal"]
+    # Measured before tiles that spill, or take every register, were no longer legal: neither of the two is one.
+    assert 0.95 * row["legal"] < len(timed.tiles) <= row["legal"]
+    assert GemmTile(*row["best"]) in timed.tiles
     assert label(timed.best) == row["chosen"]
     assert float(timed.time.seconds[timed.order[0]]) * 1e6 == pytest.approx(row["predicted_us"], rel=1e-6)
 

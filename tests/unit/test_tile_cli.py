@@ -111,3 +111,32 @@ def test_bad_input_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "tile/bad_dims"
     assert main(["tile", "gemm", "M=64", "N=64", "K=64", "--dtype", "float64", "--device", "h200"]) == 4
     assert "tile/no_matrix_dtype" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (("gemm", "M=128", "N=128", "K=128", "BATCH=65536"), 4, "grid.z = BATCH is 65536"),
+        (("gemm", "M=128", "N=128", "K=128", "BATCH=65535"), 0, "gemm_fp16; --out DIR"),
+        (("gemm", "M=64", "N=64", "K=64", "BATCH=65536", "--target", "triton"), 4, "grid.y = BATCH is 65536"),
+        (("attention", "B=64", "H=1024", "N=128", "D=64"), 4, "grid.y = B * H is 65536"),
+        (("conv", "N=1", "H=32765", "W=8", "C=8", "K=8", "R=3", "S=3"), 4, "up to 32767"),
+        (("conv", "N=1", "H=32764", "W=8", "C=8", "K=8", "R=3", "S=3"), 0, "conv_fp16; --out DIR"),
+        (("conv", "N=8", "H=56", "W=56", "C=64", "K=64", "R=3", "S=3", "--target", "triton"), 4, "no Triton skeleton"),
+        (("elementwise", "N=1000", "--dtype", "int8"), 4, "no CUDA skeleton of a kernel of int8"),
+        (("elementwise", "N=1000", "INPUTS=9"), 4, "9 inputs; 1 to 8 are made"),
+    ],
+)
+def test_a_kernel_that_is_not_there_is_exit_code_4_with_the_table(
+    arguments: tuple[str, ...], code: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tile", *arguments, "--device", "h200", "--top", "1"]) == code
+    text = " ".join(capsys.readouterr().out.split())
+    assert told in text
+    assert "choice" in text
+
+
+@pytest.mark.parametrize("top", ["0", "-1"])
+def test_an_empty_table_is_bad_usage(top: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tile", *GEMM, "--top", top, "--compile"]) == 2
+    assert "tile/bad_top" in capsys.readouterr().err

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from tilewright.arch.arch import load_arch
 from tilewright.arch.devices import find_device
 from tilewright.errors import EXIT_REFUSED, TilewrightError
+from tilewright.launch.bind import bind
+from tilewright.launch.sidecar import parse_sidecar
 from tilewright.receipt.record import to_json
 from tilewright.tile.attention import attention_candidates, smem_bytes
 from tilewright.tile.autotune import tuning_plan
@@ -22,12 +27,13 @@ from tilewright.tile.parameters import load_parameters
 from tilewright.tile.ranges import KEPT, choices_by_range, grid
 from tilewright.tile.selection import Selection, candidates, select
 from tilewright.tile.space import legal_space
+from tilewright.workflow.tile_skeletons import skeleton_of
 
 COST = load_parameters()
 
 
-def machine() -> Machine:
-    device = find_device("h200")
+def machine(card: str = "h200") -> Machine:
+    device = find_device(card)
     assert device is not None
     return Machine(load_arch(device.arch), device)
 
@@ -140,8 +146,9 @@ def test_partitions() -> None:
     assert selection(RowReduction(8192, 4096)).partition.kind == "1D"
     assert selection(RowReduction(4, 1 << 26)).partition.kind == "streaming"
     joined = selection(RowReduction(4, 1 << 26, writes_rows=True)).partition
-    assert joined.kind == "persistent"
+    assert joined.kind == "streaming"
     assert "broadcast" in joined.reduction
+    assert "cooperative" in joined.persistent
     assert selection(Elementwise(1 << 24)).partition.kind == "1D"
 
 
@@ -222,3 +229,81 @@ def test_rows_are_shared_out_where_there_are_fewer_than_sms() -> None:
 
     assert split(RowReduction(4, 1 << 26)).parameters["split"] > 1
     assert split(RowReduction(65536, 1024)).parameters["split"] == 1
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        Gemm(4096, 4096, 4096),
+        Gemm(512, 512, 512, 16),
+        Gemm(128, 128, 65536),
+        Attention(2, 3, 500, 64),
+        RowReduction(1000, 4096),
+        RowReduction(4, 1 << 26),
+        RowReduction(4, 1 << 26, writes_rows=True),
+        Convolution(8, 56, 56, 64, 128, 3, 3, pad=1),
+    ],
+    ids=str,
+)
+def test_the_partition_is_the_launch_of_the_kernel_that_is_written(op: Op) -> None:
+    found = selection(op)
+    made = skeleton_of(op, found.choice.candidate, machine(), "cuda")
+    launch = bind(
+        parse_sidecar(made.sidecar.split("\n[reference]")[0], Path("made.toml")), "default", constants_of(made.source)
+    )
+    told = tuple(math.prod(_ceil_div(factor) for factor in axis.split(" * ")) for axis in found.partition.grid)
+    assert told == launch.grid
+    assert math.prod(told) == found.choice.candidate.blocks
+
+
+def _ceil_div(text: str) -> int:
+    numbers = [int(number) for number in re.findall(r"\d+", text)]
+    return -(-numbers[0] // numbers[1]) if len(numbers) == 2 else numbers[0]
+
+
+def constants_of(source: str) -> dict[str, int]:
+    return {name: int(value) for name, value in re.findall(r"constexpr int (\w+) = (\d+);", source)}
+
+
+@pytest.mark.parametrize(
+    ("dims", "message"),
+    [
+        (("attention", "B=1", "H=1", "N=64", "D=16..128"), "D is compiled into a kernel"),
+        (("attention", "B=1", "H=1", "N=64", "D=64", "CAUSAL=0..1"), "CAUSAL is compiled into a kernel"),
+        (("attention", "B=1", "H=1", "N=64", "D=64", "CAUSAL=2"), "CAUSAL is 0 to 1"),
+        (("conv", "N=1", "H=1..56", "W=56", "C=64", "K=64", "R=3", "S=3"), "larger than the padded image"),
+        (("conv", "N=1", "H=56", "W=56", "C=64", "K=64", "R=1..3", "S=3"), "R is compiled into a kernel"),
+        (("gemm", "M=2147483647", "N=64", "K=64"), "M is 1 to 2147482623"),
+    ],
+)
+def test_dims_that_no_kernel_takes(dims: tuple[str, ...], message: str) -> None:
+    with pytest.raises(TilewrightError, match=message) as caught:
+        request(dims[0], dims[1:], None)
+    assert caught.value.code == "tile/bad_dims"
+
+
+@pytest.mark.parametrize(
+    ("op", "card", "message"),
+    [
+        (Attention(1, 8, 512, 80), "h200", "a head of 80 does not fit the swizzle"),
+        (Attention(1, 8, 512, 1024), "h200", "registers"),
+        (Attention(1, 8, 512, 64), "t4", "sm_75 has no asynchronous copies"),
+        (Gemm(512, 512, 512), "t4", "sm_75 has no asynchronous copies"),
+        (Attention(1, 8, 512, 64, dtype="int8"), "h200", "no attention of int8"),
+        (Convolution(1, 8, 8, 8, 8, 3, 3, dtype="float32"), "h200", "no conv of float32"),
+    ],
+    ids=str,
+)
+def test_what_stands_in_the_way_is_said(op: Op, card: str, message: str) -> None:
+    with pytest.raises(TilewrightError, match=message) as caught:
+        select(op, machine(card), COST)
+    assert caught.value.exit_code == 4
+
+
+def test_a_range_of_a_convolution_offers_no_split_of_k() -> None:
+    conv = Convolution(32, 7, 7, 512, 64, 3, 3, pad=1)
+    rows = choices_by_range(conv, Range("n", 1, 32), machine(), COST)
+    assert rows
+    assert {row.parameters["split_k"] for row in rows} == {1}
+    gemm = choices_by_range(conv.as_gemm(), Range("m", 49, 32 * 49), machine(), COST)
+    assert any(row.parameters["split_k"] > 1 for row in gemm)

@@ -15,7 +15,8 @@ from tilewright.arch.occupancy import occupancy
 from tilewright.build.artifact import Artifact, BuildRequest
 from tilewright.build.build import build
 from tilewright.settings import Settings
-from tilewright.skeleton.gemm import GemmTile, gemm_cuda, why_no_gemm
+from tilewright.skeleton.elements import GemmDType
+from tilewright.skeleton.gemm import GemmTile, Vectors, gemm_cuda, why_no_gemm
 from tilewright.tile import resources, space
 from tilewright.tile.ops import Gemm
 
@@ -30,8 +31,10 @@ def h200():  # type: ignore[no-untyped-def]
     return device
 
 
-def compiled(tile: GemmTile, arch_name: str = "sm_90a") -> Artifact:
-    made = gemm_cuda(tile, "fp16", load_arch(arch_name))
+def compiled(
+    tile: GemmTile, arch_name: str = "sm_90a", dtype: GemmDType = "fp16", vectors: Vectors | None = None
+) -> Artifact:
+    made = gemm_cuda(tile, dtype, load_arch(arch_name), vectors=vectors)
     artifact = build(BuildRequest(made.text, "gemm.cu", arch_name, made.kernel), Settings.from_environment())
     assert isinstance(artifact, Artifact), artifact
     return artifact
@@ -74,10 +77,42 @@ def test_what_else_is_rejected_has_no_kernel_or_fits_on_no_sm(code: str) -> None
         assert any(character.isdigit() for character in row.why.reason)
 
 
+@pytest.mark.parametrize(
+    ("tile", "dtype", "arch"),
+    [
+        (GemmTile(256, 128, 32, 2, 4, 2, 1, 1), "float16", "sm_90a"),  # 24 B
+        (GemmTile(256, 128, 32, 2, 4, 3, 1, 1), "float16", "sm_80"),  # 32 B
+        (GemmTile(128, 128, 32, 2, 2, 2, 1, 1), "float32", "sm_86"),  # 56 B
+        (GemmTile(256, 128, 32, 4, 2, 3, 1, 1), "float32", "sm_90a"),  # 16 B
+        (GemmTile(128, 128, 128, 2, 2, 2, 1, 1), "int8", "sm_86"),  # 104 B
+        (GemmTile(256, 128, 128, 4, 2, 4, 1, 1), "int8", "sm_90a"),  # 40 B
+    ],
+    ids=str,
+)
+def test_tiles_that_were_found_to_spill_are_not_legal(tile: GemmTile, dtype: str, arch: str) -> None:
+    why = space.rejection(tile, dtype, load_arch(arch))
+    assert why is not None
+    assert why.code == "registers"
+
+
+def test_rows_too_narrow_for_copies_need_more_registers() -> None:
+    tile = GemmTile(128, 128, 64, 2, 2, 2, 1, 1)  # 8 B spill with vectors of one element
+    assert compiled(tile, vectors=Vectors(1, 1, 1)).resources.spill_bytes > 0
+    assert tile in space.legal_space(Gemm(4096, 4096, 4096), ARCH, h200())
+    assert tile not in space.legal_space(Gemm(4096, 4096, 4095), ARCH, h200())
+    assert tile not in space.legal_space(Gemm(4096, 4095, 4096), ARCH, h200())
+
+
+def test_int8_is_not_spilled_for_blocks_that_do_not_fit_anyway() -> None:
+    tile = GemmTile(32, 256, 64, 1, 4, 4, 1, 1)
+    assert tile in space.tiles("int8", load_arch("sm_86")).legal
+    assert compiled(tile, "sm_86", "int8").resources.spill_bytes == 0
+
+
 def test_a_broken_rule_would_let_a_tile_through_that_spills(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources, "NEEDED_BASE", 0)
     tile = GemmTile(64, 256, 64, 2, 2, 2, 1, 1)
-    assert tile in space.tiles("float16", ARCH).legal
+    assert tile in space.tiles.__wrapped__("float16", ARCH).legal
     assert compiled(tile).resources.spill_bytes > 0
 
 

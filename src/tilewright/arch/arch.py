@@ -82,6 +82,9 @@ class Arch:
     sources: Mapping[str, str] = field(repr=False)
     kinds: Mapping[str, str] = field(repr=False)
 
+    def __hash__(self) -> int:  # two of a name are rare, and told apart by the comparison
+        return hash(self.name)
+
     @property
     def estimates(self) -> tuple[str, ...]:
         """The numbers that are neither documented nor measured, as far as the table knows."""

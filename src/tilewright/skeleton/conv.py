@@ -14,6 +14,8 @@ from tilewright.skeleton.skeleton import Formula, Skeleton, refusal
 
 ITEM_BYTES = 2
 EXTENT_MAX = 1 << 14  # rows and columns of an image travel in 16 bits, with a sign
+PLACE_MAX = (1 << 15) - 1
+PIXEL_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,15 @@ def why_no_conv(tile: GemmTile, shape: ConvShape, dtype: Literal["fp16", "bf16"]
     if tile.split_k != 1:
         return "K is not split: take smaller tiles."
     return why_no_gemm(tile, dtype, arch)
+
+
+def why_no_image(images: int, h: int, w: int, shape: ConvShape) -> str:
+    """Why the kernel stops at these extents (it traps rather than count wrong); "" where it does not."""
+    if h > PLACE_MAX - shape.r or w > PLACE_MAX - shape.s:
+        return f"an image of {h} x {w} pixels; the kernel counts rows and columns up to {PLACE_MAX}, taps included."
+    if images * h * w > PIXEL_MAX:
+        return f"{images * h * w:,} pixels; the kernel counts up to {PIXEL_MAX:,}."
+    return ""
 
 
 def conv_cuda(

@@ -52,6 +52,8 @@ class Element:
         words: what else the texts ask for: ``mma``, ``mma_k``, ``constraint``, ``piece``, ``to_pair``, …
         load_b, helpers, b_swizzle: texts.
         fill: of the inputs, in the sidecar.
+        bounds: of the launch. Left alone, ptxas aims at more resident blocks and spills a little for it, of INT8; told
+            that one block is enough, it does not, and as many fit.
     """
 
     title: str
@@ -73,6 +75,7 @@ class Element:
     helpers: str = ""
     b_swizzle: str = ""
     fill: str = "normal(0, 1)"
+    bounds: str = "THREADS"
     piece: int = 2
     piece_value: str = "sums[m][n][half * 2 + i]"
     to_one: str = field(default="")
@@ -125,6 +128,7 @@ _INT8 = Element(
     helpers="ldmatrix_trans.cu",
     b_swizzle="gemm_swizzle8.cu",
     fill="randint(-20, 20)",
+    bounds="THREADS, 1",
     piece=4,
     piece_value="sums[m][n + i % 2][half * 2 + i / 2]",
 )

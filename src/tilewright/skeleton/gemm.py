@@ -190,7 +190,8 @@ def gemm_text(
     values: dict[str, str | int] = {key.lower(): value for key, value in constants.items()}
     values |= {"name": name, "title": element.title, "includes": element.include, "to_one": element.to_one}
     values |= {"element": element.element, "accumulator": element.accumulator, "output": element.output}
-    values |= {"piece": element.piece, "piece_value": element.piece_value, **element.words, **(extra or {})}
+    values |= {"piece": element.piece, "piece_value": element.piece_value, "bounds": element.bounds}
+    values |= {**element.words, **(extra or {})}
     values |= {"sums_shape": "[MT][NT][4]" if element.kind == "mma" else "[TM][TN / 4][4]"}
     values |= {"b_row": "BK" if is_conv else "BN"}
     values |= {"b_swizzled": "swizzled_b" if element.b_swizzle else "swizzled<B_ROW_BYTES>"}

@@ -61,9 +61,10 @@ def rules(op: Op, chosen: Candidate, machine: Machine, target: str) -> tuple[str
     if isinstance(op, RowReduction):
         lines.append("Powers of two where warps reduce; the innermost width in multiples of 32 lanes.")
     if chosen.blocks < device.sms:
+        what = "At least as many blocks as SMs" + (", or split-K" if isinstance(op, Gemm) else "")
         lines.append(
-            f"At least as many blocks as SMs, or split-K: here {chosen.blocks} for {device.sms} SMs, because filling "
-            "the card with smaller tiles or parts of K is predicted to be slower, or is not legal."
+            f"{what}: here {chosen.blocks} for {device.sms} SMs, because filling "
+            "the card with smaller parts is predicted to be slower, or is not legal."
         )
     if target == "triton":
         memory = "1-2" if not isinstance(op, Gemm | Convolution | Attention) else "4-8"

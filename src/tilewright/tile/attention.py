@@ -35,6 +35,13 @@ def attention_candidates(op: Attention, machine: Machine, cost: CostParameters) 
     return tuple(sorted(found, key=lambda candidate: candidate.time_us))
 
 
+def why_no_attention_tile(op: Attention, machine: Machine) -> str:
+    """Why not even the smallest tile of the axes is made; a sentence."""
+    tile = AttentionTile(QUERIES[0], KEYS[0], WARPS[0], STAGES[0])
+    why = why_no_attention(tile, op.d, machine.arch)
+    return why or f"a head of {op.d} needs more than {machine.arch.max_registers_per_thread} registers per thread."
+
+
 def smem_bytes(op: Attention, bm: int, bn: int, stages: int) -> int:
     """Shared bytes per block: the queries, and ``stages`` tiles of keys and of values."""
     return attention_smem_bytes(AttentionTile(bm, bn, 1, stages), op.d)
@@ -115,5 +122,5 @@ def _candidate(
         time_us=joined + terms["ends"] + terms["launch"],
         terms_us=terms,
         bound_by=bound_by(terms),
-        warnings=tuple(common_warnings(arch, found, sms, blocks, useful, f"{sums} sums per thread")),
+        warnings=tuple(common_warnings(arch, found, sms, blocks, useful, f"{sums} sums per thread", "a smaller tile")),
     )

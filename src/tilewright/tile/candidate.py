@@ -104,11 +104,20 @@ def vector_bytes(row_elements: int, item_bytes: int) -> int:
     return width
 
 
-def common_warnings(arch: Arch, found: Fit, sms: int, blocks: int, useful: Mapping[str, float], ilp: str) -> list[str]:
+def common_warnings(
+    arch: Arch,
+    found: Fit,
+    sms: int,
+    blocks: int,
+    useful: Mapping[str, float],
+    ilp: str,
+    smaller: str = "a smaller tile, or split-K",
+) -> list[str]:
     """The rules that hold for every op.
 
     Args:
         ilp: what hides latency beside warps, where the kernel has it (``"its 64 sums per thread"``); else "".
+        smaller: what would make more blocks of the same work.
     """
     warnings = [
         f"The last tile of {dim.upper()} is used to {share:.0%} only."
@@ -120,7 +129,8 @@ def common_warnings(arch: Arch, found: Fit, sms: int, blocks: int, useful: Mappi
     elif found.share < OCCUPANCY_LOW:
         warnings.append(f"Occupancy {found.share:.0%} is below 25 %: accepted, {ilp} hide latency instead.")
     if blocks < sms:
-        warnings.append(f"{blocks} blocks leave {sms - blocks} of {sms} SMs idle: a smaller tile, or split-K.")
+        leave = "1 block leaves" if blocks == 1 else f"{blocks} blocks leave"
+        warnings.append(f"{leave} {sms - blocks} of {sms} SMs idle: {smaller}.")
     if found.needs_opt_in:
         limit = arch.smem_static_max_bytes // 1024
         warnings.append(

@@ -117,9 +117,9 @@ def _reasons(chosen: Candidate) -> tuple[str, ...]:
     share = chosen.terms_us[chosen.bound_by] / chosen.time_us
     reasons = [f"Limited by {bound}: {chosen.terms_us[chosen.bound_by]:.3g} us of {chosen.time_us:.3g} ({share:.0%})."]
     last = "" if chosen.waves < 1 else f", the last one {chosen.tail:.0%} full"
+    many = "1 block" if chosen.blocks == 1 else f"{chosen.blocks} blocks"
     reasons.append(
-        f"{chosen.blocks} blocks, {chosen.blocks_per_sm} per SM at once (limited by {chosen.limiter}): "
-        f"{chosen.waves:.2f} waves{last}."
+        f"{many}, {chosen.blocks_per_sm} per SM at once (limited by {chosen.limiter}): {chosen.waves:.2f} waves{last}."
     )
     reasons.append(f"Occupancy {chosen.occupancy:.0%}: {occupancy_rule(chosen.occupancy, 'bm' in chosen.parameters)}")
     return tuple(reasons)

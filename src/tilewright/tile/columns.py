@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -41,12 +42,25 @@ class Columns:
     registers: Numbers
 
 
+@lru_cache(maxsize=4096)
+def _takes(tile: GemmTile, dtype: str, arch: Arch) -> tuple[int, int]:
+    """(registers per thread, estimated; blocks per SM)."""
+    registers = resources.registers_estimate(tile, dtype, arch)
+    return registers, _fit(tile, dtype, arch, registers)
+
+
+def _fit(tile: GemmTile, dtype: str, arch: Arch, registers: int) -> int:
+    return occupancy(arch, resources.threads(tile, arch), registers, resources.smem_bytes(tile, dtype)).blocks_per_sm
+
+
 def columns(tiles: Sequence[GemmTile], dtype: str, arch: Arch, registers: Sequence[int] | None = None) -> Columns:
     """The columns of some legal tiles; ``registers`` are the compiled ones, else they are estimated."""
-    taken = registers or [resources.registers_estimate(tile, dtype, arch) for tile in tiles]
+    # Neither depends on how the work is shared out, but for a split, whose sums leave without strips.
+    shapes = [GemmTile(t.bm, t.bn, t.bk, t.warps_m, t.warps_n, t.stages, min(t.split_k, 2), group_m=1) for t in tiles]
+    taken = registers or [_takes(shape, dtype, arch)[0] for shape in shapes]
     fits = [
-        occupancy(arch, resources.threads(t, arch), r, resources.smem_bytes(t, dtype)).blocks_per_sm
-        for t, r in zip(tiles, taken, strict=True)
+        _fit(shape, dtype, arch, r) if registers else _takes(shape, dtype, arch)[1]
+        for shape, r in zip(shapes, taken, strict=True)
     ]
     table = np.array(
         [[t.bm, t.bn, t.bk, t.warps_m, t.warps_n, t.stages, t.split_k, t.group_m] for t in tiles], dtype=np.float64

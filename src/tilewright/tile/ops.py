@@ -212,6 +212,16 @@ OPS: dict[str, type[Op]] = {
     "conv": Convolution,
 }
 _OPTIONAL = {"batch": 1, "causal": 0, "writes_rows": 0, "inputs": 1, "stride": 1, "pad": 0}
+_FLAGS = ("causal", "writes_rows")
+# What is compiled into a kernel cannot vary between its launches.
+_COMPILED_IN = {
+    "attention": ("d", "causal"),
+    "row_reduction": ("writes_rows",),
+    "elementwise": ("inputs",),
+    "conv": ("r", "s", "stride", "pad"),
+}
+# Kernels count rows and columns in 32 bits, rounded up to whole tiles.
+LARGEST_DIM = 2**31 - 1025
 _TEXT = ("dtype", "out_dtype", "name")
 
 
@@ -235,6 +245,8 @@ def request(name: str, dims: tuple[str, ...], dtype: str | None) -> Request:
         if low < high:
             if dynamic is not None:
                 raise _bad_dims(name, wanted, "Only one dim may be a range.")
+            if dim in _COMPILED_IN.get(name, ()):
+                raise _bad_dims(name, wanted, f"{dim.upper()} is compiled into a kernel: it may be no range.")
             dynamic = Range(dim, low, high)
         values[dim] = high
     missing = [dim for dim in wanted if dim not in values and dim not in _OPTIONAL]
@@ -242,12 +254,14 @@ def request(name: str, dims: tuple[str, ...], dtype: str | None) -> Request:
         missing.append("batch")
     if missing:
         raise _bad_dims(name, wanted, f"{', '.join(dim.upper() for dim in missing)} missing.")
+    if dynamic is not None:  # what holds at both ends holds between them
+        _made(kind, name, {**values, dynamic.dim: dynamic.low}, dtype)
     return Request(_made(kind, name, values, dtype), dynamic)
 
 
 def _made(kind: type[Op], name: str, values: dict[str, int], dtype: str | None) -> Op:
     given: dict[str, object] = dict(values)
-    for flag in ("causal", "writes_rows"):
+    for flag in _FLAGS:
         if flag in given:
             given[flag] = bool(given[flag])
     if dtype is not None:
@@ -272,9 +286,11 @@ def _dim(text: str, name: str, wanted: list[str]) -> tuple[str, int, int]:
     if not low.isdecimal() or (dots and not high.isdecimal()):
         raise _bad_dims(name, wanted, f"'{text}' is neither a number nor a range such as {dim.upper()}=1..4096.")
     first, last = int(low), int(high) if dots else int(low)
-    least = 0 if dim in ("pad", "causal", "writes_rows") else 1
-    if first < least or last < first or last >= 2**31:
-        raise _bad_dims(name, wanted, f"'{text}' must rise, from {least} to 2147483647.")
+    least, most = 0 if dim in ("pad", *_FLAGS) else 1, 1 if dim in _FLAGS else LARGEST_DIM
+    if last < first:
+        raise _bad_dims(name, wanted, f"'{text}' must rise.")
+    if first < least or last > most:
+        raise _bad_dims(name, wanted, f"'{text}' is out of range: {dim.upper()} is {least} to {most}.")
     return dim, first, last
 
 

@@ -9,7 +9,7 @@ from tilewright.tile.candidate import Candidate
 from tilewright.tile.machine import Machine
 from tilewright.tile.ops import Attention, Convolution, Elementwise, Gemm, Op, RowReduction
 
-Kind = Literal["1D", "2D", "3D", "persistent", "split_k", "streaming"]
+Kind = Literal["1D", "2D", "3D", "split_k", "streaming"]
 # A last wave emptier than this is a tail worth saying something about.
 TAIL_EMPTY = 0.5
 
@@ -19,12 +19,13 @@ class Partition:
     """Who computes what.
 
     Attributes:
-        kind: ``1D`` (rows, elements), ``2D`` (matrix products, attention), ``3D`` (batches), ``persistent`` (one block
-            per SM walks the tiles), ``split_k`` and ``streaming`` (parts of K or of a row, and their reduction).
+        kind: ``1D`` (rows, elements), ``2D`` (matrix products), ``3D`` (batches, attention), ``split_k`` and
+            ``streaming`` (parts of K or of a row, and their reduction).
         grid: blocks in x, y and z, as expressions of the dims.
         order: which block does which tile.
         reduction: how parts are joined; "" where each output has one block.
-        persistent: whether a persistent launch would help, and what it takes.
+        persistent: whether a persistent launch (as many blocks as are resident walk the work) would help, and what it
+            takes; the skeleton is none.
     """
 
     kind: Kind
@@ -43,8 +44,8 @@ def partition(op: Op, chosen: Candidate, machine: Machine) -> Partition:
     if isinstance(op, Attention):
         return Partition(
             "3D",
-            (f"ceil_div({op.n}, {chosen.parameters['bm']})", str(op.h), str(op.b)),
-            "One block per tile of queries, head and batch; it streams the keys and values once, in tiles.",
+            (f"ceil_div({op.n}, {chosen.parameters['bm']})", str(op.b * op.h), "1"),
+            "One block per tile of queries and head of a batch; it streams the keys and values once, in tiles.",
             "Running maximum and sum per row, rescaled with every tile of keys: nothing is joined between blocks.",
             _persistent(chosen, machine, "causal blocks take unequal time" if op.causal else ""),
         )
@@ -84,16 +85,17 @@ def _rows(op: RowReduction, chosen: Candidate, machine: Machine) -> Partition:
         return Partition("1D", (f"ceil_div({op.r}, {rows})", "1", "1"), f"{what}, in order.", "", "")
     if op.writes_rows:
         return Partition(
-            "persistent",
-            (str(machine.device.sms), "1", "1"),
-            f"One block per SM; parts of rows in index order, {split} per row, the uneven rest to the first blocks.",
-            "Reduction, then broadcast: every part's result must be there before a row is written, so all blocks "
-            "must be resident (a cooperative launch), or the write is a second kernel.",
-            "Needed here: the broadcast waits for blocks that must be running.",
+            "streaming",
+            (f"ceil_div({op.r}, {rows})", str(split), "1"),
+            f"{split} blocks stream parts of each row, twice: a second kernel of the same grid writes.",
+            "Reduction, then broadcast: one partial per block; the second kernel's blocks merge their row's in a fixed "
+            "order before they write.",
+            f"One launch would do with {machine.device.sms} blocks, one per SM, that walk the parts in index order, "
+            "the uneven rest to the first: all must be resident (a cooperative launch), for the broadcast waits.",
         )
     return Partition(
         "streaming",
-        (str(op.r), str(split), "1"),
+        (f"ceil_div({op.r}, {rows})", str(split), "1"),
         f"{split} blocks stream parts of each row.",
         "One partial per block, joined by a second kernel in a fixed order.",
         "",

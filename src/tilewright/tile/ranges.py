@@ -15,7 +15,7 @@ from tilewright.tile.gemm import label, timed_space
 from tilewright.tile.machine import Machine
 from tilewright.tile.ops import Convolution, Gemm, Op, Range, Target, at
 from tilewright.tile.parameters import CostParameters
-from tilewright.tile.selection import candidates
+from tilewright.tile.selection import candidates, tiles_of
 
 KEPT = 1.05
 POINTS_PER_OCTAVE = 4
@@ -90,10 +90,9 @@ def _row(low: int, high: int, chosen: str, last: _Point, worst: float) -> RangeC
 
 def _point(op: Op, dim: str, value: int, machine: Machine, cost: CostParameters, target: Target) -> _Point:
     here: Op = at(op, dim, value)
-    if isinstance(here, Convolution):
-        here = here.as_gemm()
-    if isinstance(here, Gemm) and target == "cuda":  # no table rows: only their times are needed, many times
-        timed = timed_space(here, machine, cost)
+    if isinstance(here, Gemm | Convolution) and target == "cuda":  # only the times are needed, many times: no rows
+        product = here.as_gemm() if isinstance(here, Convolution) else here
+        timed = timed_space(product, machine, cost, tiles_of(here, machine))
         labels = [label(tile) for tile in timed.tiles]
         times = {name: float(s) * 1e6 for name, s in zip(labels, timed.time.seconds, strict=True)}
         parameters = {name: vars(tile) for name, tile in zip(labels, timed.tiles, strict=True)}

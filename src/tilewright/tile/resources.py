@@ -18,11 +18,14 @@ MMA_K_BYTES = 32
 LDMATRIX_N = 16
 COPY_BYTES = 16
 REGISTER_BYTES = 4
-# Fitted to what ptxas (NVRTC 13.5, sm_90a) gave 420 FP16 tiles, every warp grid and both depths among them. The first
-# two separate those that spill from those that do not, without letting one through that does; with the others the
-# resident blocks come out as compiled for 96 % of the tiles.
-NEEDED_BASE = 42
+# Fitted to what ptxas (NVRTC 13.5) gave 420 FP16 tiles on sm_90a, every warp grid and both depths among them, and 180
+# tiles of all types on sm_80 to sm_120a. The first three separate those that spill from those that do not, without
+# letting one through that does; with the others the resident blocks come out as compiled for 96 % of the tiles.
+NEEDED_BASE = 45
 NEEDED_PER_COPY_B = 1.5
+# Fragments as they were read stand beside those that are rounded (TF32), or sorted into bytes (INT8).
+NEEDED_PER_STEP = {"tf32": 5, "int8": 7}
+NEEDED_BY_NARROW_ROWS = 8  # rows of less than 4-byte vectors pass through registers
 FRAGMENT_WEIGHT = 1.2
 COPY_A_WEIGHT = 0.5
 COPY_B_WEIGHT = 1.5
@@ -77,22 +80,27 @@ def fragments(tile: GemmTile, arch: Arch) -> int:
 
 def registers_needed(tile: GemmTile, dtype: str, arch: Arch) -> int:
     """Registers per thread that a tile cannot do without: above the architecture's most, ptxas spills."""
-    copies_b = _copies(tile.bn, tile, dtype, arch)
-    return accumulators(tile, arch) + fragments(tile, arch) + math.ceil(NEEDED_BASE + NEEDED_PER_COPY_B * copies_b)
+    beside = NEEDED_BASE + NEEDED_PER_COPY_B * _copies(tile.bn, tile, dtype, arch)
+    beside += NEEDED_PER_STEP.get(skeleton_dtype(dtype), 0) * _steps(tile, dtype)
+    return accumulators(tile, arch) + fragments(tile, arch) + math.ceil(beside)
 
 
 def registers_estimate(tile: GemmTile, dtype: str, arch: Arch) -> int:
     """Registers per thread as ptxas would give them where it has enough; it decides in the end."""
-    steps = tile.bk * element(dtype).item_bytes // MMA_K_BYTES
     figures = (
         accumulators(tile, arch),
         FRAGMENT_WEIGHT * fragments(tile, arch),
         COPY_A_WEIGHT * _copies(tile.bm, tile, dtype, arch),
         COPY_B_WEIGHT * _copies(tile.bn, tile, dtype, arch),
-        STEP_WEIGHT * steps,
+        STEP_WEIGHT * _steps(tile, dtype),
         BASE_REGISTERS,
     )
     return min(math.ceil(sum(figures)), arch.max_registers_per_thread)
+
+
+def _steps(tile: GemmTile, dtype: str) -> int:
+    """Matrix instructions along K in one tile."""
+    return tile.bk * element(dtype).item_bytes // MMA_K_BYTES
 
 
 def _copies(edge: int, tile: GemmTile, dtype: str, arch: Arch) -> float:

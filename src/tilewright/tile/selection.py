@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tilewright.errors import EXIT_REFUSED, TilewrightError
+from tilewright.skeleton.gemm import GemmTile
 from tilewright.tile import advice as advices
-from tilewright.tile.attention import attention_candidates
+from tilewright.tile.attention import attention_candidates, why_no_attention_tile
 from tilewright.tile.candidate import Candidate
 from tilewright.tile.choice import Choice, choose
 from tilewright.tile.gemm import candidate, timed_space
@@ -14,7 +15,11 @@ from tilewright.tile.machine import Machine
 from tilewright.tile.ops import Attention, Convolution, Gemm, Op, RowReduction, Target
 from tilewright.tile.parameters import CostParameters
 from tilewright.tile.partition import Partition, partition
+from tilewright.tile.space import legal_space, tiles
 from tilewright.tile.streaming import elementwise_candidates, row_candidates
+
+# Element types of the skeletons of attention and of convolutions.
+HALVES = ("float16", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -48,12 +53,21 @@ def select(op: Op, machine: Machine, cost: CostParameters, target: Target = "cud
     if not found:
         raise TilewrightError(
             "tile/nothing_fits",
-            f"No tile of {op.name} fits on {machine.arch.name}.",
+            f"No tile of {op.name} is legal on {machine.arch.name}: {_why_none(op, machine)}",
             {"op": op.name, "arch": machine.arch.name},
-            "Take a smaller head dimension or element type, or another card.",
+            "Take another shape, element type or card.",
             EXIT_REFUSED,
         )
     return selected(op, found, machine, target)
+
+
+def _why_none(op: Op, machine: Machine) -> str:
+    """What stands in the way of the smallest tile."""
+    if isinstance(op, Attention):
+        return why_no_attention_tile(op, machine)
+    dtype = op.dtype
+    found = [row.why for row in tiles(dtype, machine.arch).rejected]
+    return next((why.reason for why in found if why.code == "skeleton"), found[0].reason)
 
 
 def selected(op: Op, found: tuple[Candidate, ...], machine: Machine, target: Target) -> Selection:
@@ -71,12 +85,22 @@ def selected(op: Op, found: tuple[Candidate, ...], machine: Machine, target: Tar
 
 
 def candidates(op: Op, machine: Machine, cost: CostParameters, target: Target = "cuda") -> tuple[Candidate, ...]:
-    """The legal space of an op, fastest first by prediction."""
-    if isinstance(op, Convolution):
-        # The kernel gathers its rows of A on the way, and does not split K.
-        return tuple(c for c in candidates(op.as_gemm(), machine, cost, target) if c.parameters["split_k"] == 1)
-    if isinstance(op, Gemm):
-        timed = timed_space(op, machine, cost)
+    """The legal space of an op, fastest first by prediction.
+
+    Raises:
+        TilewrightError: ``tile/no_matrix_dtype`` (exit 4), where no kernel of the op takes its element type.
+    """
+    if isinstance(op, Attention | Convolution) and op.dtype not in HALVES:
+        raise TilewrightError(
+            "tile/no_matrix_dtype",
+            f"There is no {op.name} of {op.dtype} here.",
+            {"dtype": op.dtype, "known": list(HALVES)},
+            f"Supported are {' and '.join(HALVES)}.",
+            EXIT_REFUSED,
+        )
+    if isinstance(op, Gemm | Convolution):
+        product = op.as_gemm() if isinstance(op, Convolution) else op
+        timed = timed_space(product, machine, cost, tiles_of(op, machine))
         rows = tuple(candidate(timed, index) for index in timed.order)
         return rows if target == "cuda" else _triton(rows)
     if isinstance(op, Attention):
@@ -84,6 +108,13 @@ def candidates(op: Op, machine: Machine, cost: CostParameters, target: Target = 
     if isinstance(op, RowReduction):
         return row_candidates(op, machine, cost)
     return elementwise_candidates(op, machine, cost)
+
+
+def tiles_of(op: Gemm | Convolution, machine: Machine) -> tuple[GemmTile, ...]:
+    """What may be built for a product. A convolution gathers its rows of A on the way, and does not split K."""
+    if isinstance(op, Gemm):
+        return legal_space(op, machine.arch, machine.device)
+    return tuple(t for t in legal_space(op.as_gemm(), machine.arch, machine.device) if t.split_k == 1)
 
 
 def _triton(rows: tuple[Candidate, ...]) -> tuple[Candidate, ...]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tilewright.arch.arch import Arch
 from tilewright.arch.devices import Device
 from tilewright.arch.occupancy import occupancy
-from tilewright.skeleton.gemm import GemmTile, why_no_gemm
+from tilewright.skeleton.gemm import GemmTile, Vectors, why_no_gemm
 from tilewright.tile import resources
 from tilewright.tile.ops import Gemm, element, skeleton_dtype
 
@@ -51,6 +52,7 @@ class Space:
     rejected: tuple[Rejected, ...]
 
 
+@lru_cache(maxsize=32)
 def tiles(dtype: str, arch: Arch) -> Space:
     """Every tile of the axes without split-K, in the order of the axes."""
     legal: list[GemmTile] = []
@@ -66,7 +68,10 @@ def tiles(dtype: str, arch: Arch) -> Space:
 
 def legal_space(op: Gemm, arch: Arch, device: Device) -> tuple[GemmTile, ...]:
     """What may be built for an op on a card, ways to share out the work included."""
-    return tuple(spread for tile in tiles(op.dtype, arch).legal for spread in spreads(tile, op, device))
+    vectors = Vectors.of(op.n, op.k, skeleton_dtype(op.dtype))
+    most = arch.max_registers_per_thread - (resources.NEEDED_BY_NARROW_ROWS if 1 in (vectors.a, vectors.b) else 0)
+    legal = (t for t in tiles(op.dtype, arch).legal if resources.registers_needed(t, op.dtype, arch) <= most)
+    return tuple(spread for tile in legal for spread in spreads(tile, op, device))
 
 
 def spreads(tile: GemmTile, op: Gemm, device: Device) -> Iterator[GemmTile]:
@@ -74,23 +79,28 @@ def spreads(tile: GemmTile, op: Gemm, device: Device) -> Iterator[GemmTile]:
     rows, columns = -(-op.m // tile.bm), -(-op.n // tile.bn)
     steps = -(-op.k // tile.bk)
     blocks = rows * columns * op.batch
-    yield replace(tile, split_k=1, group_m=1)
+    yield _spread(tile, 1, 1)
     # Side by side in one wave, blocks meet in L2 in any order.
     if rows > 1 and columns > 1 and blocks > device.sms:
         for group in GROUPS:
-            yield replace(tile, split_k=1, group_m=group)
+            yield _spread(tile, 1, group)
     for split in SPLITS:
         # Every part needs at least as many steps as the ring has stages, or it never leaves its prologue.
         idle = blocks * split // 2 < SPLIT_BLOCKS_PER_SM * device.sms
         if op.batch == 1 and idle and steps // split >= tile.stages:
-            yield replace(tile, split_k=split, group_m=1)
+            yield _spread(tile, split, 1)
+
+
+@lru_cache(maxsize=8192)
+def _spread(tile: GemmTile, split_k: int, group_m: int) -> GemmTile:
+    return replace(tile, split_k=split_k, group_m=group_m)
 
 
 def rejection(tile: GemmTile, dtype: str, arch: Arch) -> Rejection | None:
     """Why a tile cannot be built or launched, or None."""
     why = _not_divided(tile, dtype, arch) or _too_large(tile, dtype, arch)
     if why is None and (unbuilt := why_no_gemm(tile, skeleton_dtype(dtype), arch)):
-        return Rejection("skeleton", unbuilt[0].upper() + unbuilt[1:])
+        return Rejection("skeleton", unbuilt if unbuilt.startswith(arch.name) else unbuilt[0].upper() + unbuilt[1:])
     return why
 
 

@@ -98,7 +98,7 @@ def _row(
         time_us=_total(terms),
         terms_us=terms,
         bound_by=bound_by(terms),
-        warnings=tuple(common_warnings(arch, found, sms, blocks, useful, ilp)),
+        warnings=tuple(common_warnings(arch, found, sms, blocks, useful, ilp, "fewer threads, or more parts of a row")),
     )
 
 
@@ -136,7 +136,7 @@ def _elementwise(op: Elementwise, machine: Machine, cost: CostParameters, thread
         time_us=_total(terms),
         terms_us=terms,
         bound_by=bound_by(terms),
-        warnings=tuple(common_warnings(arch, found, sms, blocks, useful, ilp)),
+        warnings=tuple(common_warnings(arch, found, sms, blocks, useful, ilp, "fewer threads or loads")),
     )
 
 

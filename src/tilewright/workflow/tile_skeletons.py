@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Literal, get_args
 
 from tilewright.errors import EXIT_REFUSED, TilewrightError
+from tilewright.launch.bind import bind
+from tilewright.launch.sidecar import parse_sidecar
 from tilewright.receipt.tile_report import TileSkeleton
 from tilewright.skeleton.attention import AttentionTile, attention_cuda
-from tilewright.skeleton.conv import ConvShape, conv_cuda, conv_vectors
+from tilewright.skeleton.conv import ConvShape, conv_cuda, conv_vectors, why_no_image
 from tilewright.skeleton.elements import FloatDType
 from tilewright.skeleton.elementwise import ElementwiseTile, elementwise_cuda
 from tilewright.skeleton.gemm import GemmTile, Vectors, gemm_cuda
@@ -44,6 +47,8 @@ def skeleton_of(op: Op, chosen: Candidate, machine: Machine, target: Target) -> 
         if error.exit_code != EXIT_REFUSED:
             raise
         return TileSkeleton(refusal=error.message)
+    if why := _why_no_launch(_with_sizes(made.sidecar, op), made.constants):
+        return TileSkeleton(refusal=why)
     second = made.second if isinstance(made, Skeleton) else None
     named = f'\n[reference]\nfile = "{made.kernel}_reference.py"\n' if made.reference else ""
     return TileSkeleton(
@@ -57,6 +62,15 @@ def skeleton_of(op: Op, chosen: Candidate, machine: Machine, target: Target) -> 
     )
 
 
+def _why_no_launch(sidecar: str, constants: Mapping[str, int]) -> str:
+    """Why no card can launch the asked shape in one piece; "" where one can."""
+    try:
+        bind(parse_sidecar(sidecar, Path("sidecar.toml")), "default", constants)
+    except TilewrightError as error:
+        return f"One launch does not hold this shape: {error.message} Launch it in parts."
+    return ""
+
+
 def _cuda(op: Op, chosen: Candidate, machine: Machine) -> Skeleton:
     arch, tile = machine.arch, chosen.parameters
     if isinstance(op, Gemm):
@@ -64,6 +78,8 @@ def _cuda(op: Op, chosen: Candidate, machine: Machine) -> Skeleton:
         return gemm_cuda(gemm_tile(chosen), dtype, arch, vectors=Vectors.of(op.n, op.k, dtype))
     if isinstance(op, Convolution):
         shape = ConvShape(op.r, op.s, op.stride, op.pad)
+        if why := why_no_image(op.n, op.h, op.w, shape):
+            raise TilewrightError("tile/no_skeleton", why, {"op": op.name}, "", EXIT_REFUSED)
         return conv_cuda(gemm_tile(chosen), shape, _half(op.dtype), arch, vectors=conv_vectors(op.c, op.k))
     if isinstance(op, Attention):
         attention = AttentionTile(tile["bm"], tile["bn"], tile["warps"], tile["stages"])

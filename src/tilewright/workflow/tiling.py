@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tilewright import __version__
 from tilewright.arch.arch import default_arch, load_arch
 from tilewright.arch.devices import Device, devices_called, find_device, known_devices
-from tilewright.errors import EXIT_OK, TilewrightError
+from tilewright.errors import EXIT_OK, EXIT_REFUSED, TilewrightError
 from tilewright.gpu.device import find_gpu
 from tilewright.receipt.record import Tool, to_json
 from tilewright.receipt.tile_report import TileReport
@@ -32,7 +32,7 @@ CALIBRATED_ON = "NVIDIA H200"
 
 @dataclass(frozen=True)
 class TileOutcome:
-    """Exit code 0: something was chosen; what cannot be chosen for is a `TilewrightError`."""
+    """Exit code 0: something was chosen, and written as a kernel; 4: chosen, but there is no such kernel here."""
 
     report: TileReport
     exit_code: int
@@ -66,6 +66,8 @@ def tile(
     from tilewright.tile.ranges import choices_by_range
     from tilewright.tile.selection import select
 
+    if top < 1:
+        raise TilewrightError("tile/bad_top", f"A table of {top} candidates is none.", {"top": top}, "Write --top 1.")
     say = progress or (lambda step: None)
     asked = request(op, tuple(dims), dtype)
     card, reason = card_for(device, arch)
@@ -103,7 +105,8 @@ def tile(
         plan=plan,
         notes=notes,
     )
-    return TileOutcome(_written(report, out) if out is not None else report, EXIT_OK)
+    exit_code = EXIT_REFUSED if report.skeleton.refusal else EXIT_OK
+    return TileOutcome(_written(report, out) if out is not None else report, exit_code)
 
 
 def card_for(device: str | None, arch: str | None) -> tuple[Device, str]:

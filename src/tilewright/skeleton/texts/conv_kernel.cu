@@ -1,7 +1,7 @@
 static_assert(SPLIT_K == 1, "one block sums all of K");
 
 // Grid: one block for each tile of pixels and filters.
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__($bounds)
 $name(const T* __restrict__ X, const T* __restrict__ F, Out* __restrict__ Y, int images, int H, int W, int C,
      int filters)
 {

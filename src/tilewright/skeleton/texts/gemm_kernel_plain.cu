@@ -1,7 +1,7 @@
 static_assert(SPLIT_K == 1, "one block sums all of K");
 
 // Grid: one block for each tile of C (x), one for each matrix of the batch (z).
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__($bounds)
 $name(const T* __restrict__ A, const T* __restrict__ B, Out* __restrict__ C, int M, int N, int K)
 {
     extern __shared__ __align__(128) unsigned char smem[];

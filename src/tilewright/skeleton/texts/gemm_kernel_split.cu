@@ -1,7 +1,7 @@
 // First pass. Grid: one block for each tile of C (x), one for each chunk of K of each matrix of the batch (z).
 // W is a workspace of SPLIT_K x batch x M x N sums: chunk c of matrix z has its own part, so the order of the
 // additions in the second pass, and with it every bit of the result, is always the same.
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__($bounds)
 $name(const T* __restrict__ A, const T* __restrict__ B, Sum* __restrict__ W, int M, int N, int K)
 {
     extern __shared__ __align__(128) unsigned char smem[];
