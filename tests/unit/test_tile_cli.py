@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from tilewright import workflow
-from tilewright.build.build import toolchain
+from tilewright.arch.arch import load_arch
+from tilewright.arch.occupancy import occupancy
+from tilewright.build.artifact import Artifact, BuildRequest
+from tilewright.build.build import build, toolchain
 from tilewright.cli.app import main
 from tilewright.errors import TilewrightError
 from tilewright.launch.bind import bind
@@ -140,3 +143,56 @@ def test_a_kernel_that_is_not_there_is_exit_code_4_with_the_table(
 def test_an_empty_table_is_bad_usage(top: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tile", *GEMM, "--top", top, "--compile"]) == 2
     assert "tile/bad_top" in capsys.readouterr().err
+
+
+def test_what_somebody_has_edited_is_not_written_over(tmp_path: Path) -> None:
+    report("M=96", "N=200", "K=4096", out=tmp_path)  # split: two sidecars
+    first = {path.name: path.read_text("utf-8") for path in tmp_path.iterdir()}
+    assert len([name for name in first if name.endswith(".toml")]) == 2
+    report("M=2048", "N=2048", "K=4096", out=tmp_path)  # unedited: written anew, and what is no longer made goes
+    second = {path.name: path.read_text("utf-8") for path in tmp_path.iterdir()}
+    assert "gemm_fp16.gemm_fp16_reduce.toml" not in second
+    assert second["gemm_fp16.cu"] != first["gemm_fp16.cu"]
+    report("B=1", "H=8", "N=512", "D=64", op="attention", out=tmp_path)
+    assert not (tmp_path / "gemm_fp16.cu").exists()
+
+    (tmp_path / "attention_fp16.cu").write_text("mine\n", "utf-8")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(TilewrightError) as caught:
+        report("B=1", "H=8", "N=1024", "D=128", op="attention", out=tmp_path)
+    assert (caught.value.code, caught.value.exit_code) == ("tile/exists", 2)
+    assert caught.value.facts["files"] == ["attention_fp16.cu"]
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    report("M=2048", "N=2048", "K=4096", out=tmp_path)  # another op: the edited file stays, unlisted
+    assert (tmp_path / "attention_fp16.cu").read_text("utf-8") == "mine\n"
+
+
+@pytest.mark.parametrize("name", ["gemm_fp16.cu", "plan.json", "tile.json"])
+def test_a_file_of_somebody_else_stays(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("[1]", "utf-8")
+    with pytest.raises(TilewrightError, match=name) as caught:
+        report("M=512", "N=512", "K=512", out=tmp_path)
+    assert caught.value.code == "tile/exists"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.skipif(toolchain() is None, reason="needs NVRTC")
+@pytest.mark.parametrize(
+    ("op", "dims"),
+    [
+        ("gemm", ("M=4096", "N=4095", "K=4095")),  # vectors of one element
+        ("conv", ("N=8", "H=28", "W=28", "C=64", "K=64", "R=3", "S=3", "PAD=1")),
+        ("attention", ("B=1", "H=8", "N=2048", "D=64")),
+        ("row_reduction", ("R=4096", "C=4096", "WRITES_ROWS=1")),
+    ],
+)
+def test_the_kernel_that_is_compiled_is_the_one_that_is_written(op: str, dims: tuple[str, ...]) -> None:
+    found = report(*dims, op=op, compiles=True, top=1)
+    chosen, made = found.choice.candidate, found.skeleton
+    artifact = build(BuildRequest(made.source, "made.cu", found.arch, made.kernel), Settings.from_environment())
+    assert isinstance(artifact, Artifact)
+    assert chosen.registers_compiled == artifact.resources.registers
+    assert chosen.spill_bytes == artifact.resources.spill_bytes == 0
+    arch = load_arch(found.arch)
+    fits = occupancy(arch, chosen.threads, artifact.resources.registers, chosen.smem_bytes)
+    assert (chosen.blocks_per_sm, chosen.limiter) == (fits.blocks_per_sm, fits.limiter)

@@ -77,24 +77,29 @@ def write_out(receipt: Receipt, out_dir: Path, sources: Mapping[str, str] | None
     placed = with_paths(receipt, out_dir)
     files = dict(sources_of(receipt) if sources is None else sources)
     files[RECEIPT_NAME] = to_json(placed)
-    try:
-        out_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _cannot_write(out_dir, error) from error
-    stale = _stale_twins(receipt, out_dir, set(files))
-    _write_all(out_dir, files, stale)
+    write_whole(out_dir, files, last=RECEIPT_NAME, stale=_stale_twins(receipt, out_dir, set(files)))
     return placed
 
 
-def _write_all(out_dir: Path, files: Mapping[str, str], stale: Iterable[Path]) -> None:
-    """Write everything beside its target, then rename: a reader, or a killed run, never meets half a file."""
+def write_whole(out_dir: Path, files: Mapping[str, str], *, last: str, stale: Iterable[Path] = ()) -> None:
+    """Write everything beside its target, then rename: a reader, or a killed run, never meets half a file.
+
+    Args:
+        out_dir: made if missing.
+        last: the name in ``files`` that lists the others, and changes after them; ``stale`` goes just before it.
+
+    Raises:
+        TilewrightError: ``receipt/cannot_write`` with the operating system's reason.
+    """
+    with _failing_on(out_dir):
+        out_dir.mkdir(parents=True, exist_ok=True)
     parts = {name: out_dir / f".tilewright.{os.getpid()}.{index}.part" for index, name in enumerate(files)}
     try:
         for name, part in parts.items():
             with _failing_on(out_dir / name):
                 part.write_text(files[name], encoding="utf-8", newline="")
         for name, part in parts.items():
-            if name == RECEIPT_NAME:  # the last: until now the old receipt lists what is stale
+            if name == last:  # until now the old one lists what is stale
                 for path in stale:
                     with _failing_on(path):
                         path.unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,16 +12,15 @@ from tilewright.arch.arch import default_arch, load_arch
 from tilewright.arch.devices import Device, devices_called, find_device, known_devices
 from tilewright.errors import EXIT_OK, EXIT_REFUSED, TilewrightError
 from tilewright.gpu.device import find_gpu
-from tilewright.receipt.record import Tool, to_json
+from tilewright.receipt.record import Tool
 from tilewright.receipt.tile_report import TileReport
 from tilewright.settings import Settings
-from tilewright.skeleton.gemm import gemm_cuda
-from tilewright.tile.candidate import Candidate
 from tilewright.tile.choice import heads
 from tilewright.tile.machine import Machine
-from tilewright.tile.ops import Convolution, Gemm, Op, Target, request, skeleton_dtype
-from tilewright.tile.parameters import CostParameters, load_parameters
-from tilewright.workflow.tile_skeletons import gemm_tile, skeleton_of
+from tilewright.tile.ops import Target, request
+from tilewright.tile.parameters import load_parameters
+from tilewright.workflow.tile_files import write_tile
+from tilewright.workflow.tile_skeletons import skeleton_of
 
 if TYPE_CHECKING:  # what evaluates the model needs NumPy, which the other verbs may do without
     from tilewright.tile.ranges import RangeChoice
@@ -56,7 +55,7 @@ def tile(
 
     Args:
         dims: ``M=4096``; one may be a range, ``M=1..4096``.
-        compiles: compile the first ``top`` candidates (matrix products), and choose among them by what ptxas gave.
+        compiles: compile the first ``top`` candidates, and choose among them by what ptxas gave; not Triton's.
         out: a folder for the skeleton, its sidecar and the plan.
 
     Raises:
@@ -65,6 +64,7 @@ def tile(
     from tilewright.tile.autotune import tuning_plan
     from tilewright.tile.ranges import choices_by_range
     from tilewright.tile.selection import select
+    from tilewright.workflow.tile_compiled import compiled
 
     if top < 1:
         raise TilewrightError("tile/bad_top", f"A table of {top} candidates is none.", {"top": top}, "Write --top 1.")
@@ -75,8 +75,10 @@ def tile(
     say("timing the legal space")
     found = select(asked.op, machine, cost, target)
     notes = _model_notes(found, card, target)
-    if compiles:
-        found = _compiled(found, machine, cost, target, top, settings, say)
+    if compiles and target == "cuda":
+        found = compiled(found, machine, cost, top, settings, say)
+    elif compiles:
+        notes = (*notes, "Not compiled: Triton's registers and spills are not asked for here.")
     ranges: tuple[RangeChoice, ...] = ()
     if asked.dynamic is not None:
         say("walking the range")
@@ -106,7 +108,7 @@ def tile(
         notes=notes,
     )
     exit_code = EXIT_REFUSED if report.skeleton.refusal else EXIT_OK
-    return TileOutcome(_written(report, out) if out is not None else report, exit_code)
+    return TileOutcome(write_tile(report, out) if out is not None else report, exit_code)
 
 
 def card_for(device: str | None, arch: str | None) -> tuple[Device, str]:
@@ -169,66 +171,3 @@ def _model_notes(found: Selection, card: Device, target: Target) -> tuple[str, .
     if target == "triton":
         notes.append("The times are those of the CUDA skeleton of the same tile; Triton lays out its warps itself.")
     return tuple(notes)
-
-
-def _gemm_of(op: Op) -> Gemm | None:
-    if isinstance(op, Convolution):
-        return op.as_gemm()
-    return op if isinstance(op, Gemm) else None
-
-
-def _compiled(
-    found: Selection,
-    machine: Machine,
-    cost: CostParameters,
-    target: Target,
-    top: int,
-    settings: Settings,
-    say: Callable[[str], None],
-) -> Selection:
-    """The first candidates again, with the registers that ptxas gave them; the rest follows as estimated."""
-    from tilewright.build.artifact import Artifact, BuildRequest
-    from tilewright.build.build import build
-    from tilewright.tile.gemm import candidate, timed_space
-    from tilewright.tile.selection import selected
-
-    op = _gemm_of(found.op)
-    if op is None or target != "cuda":
-        return found
-    rows: list[Candidate] = []
-    shown = heads(found.candidates, top)
-    rest = tuple(c for c in found.candidates if c not in shown)
-    for number, row in enumerate(shown, 1):
-        say(f"compiling candidate {number} of {top}")
-        made = gemm_cuda(gemm_tile(row), skeleton_dtype(op.dtype), machine.arch)
-        artifact = build(BuildRequest(made.text, "gemm.cu", machine.arch.name, made.kernel), settings)
-        if not isinstance(artifact, Artifact):
-            rows.append(replace(row, warnings=(*row.warnings, f"It does not compile: {artifact.message}")))
-            continue
-        timed = timed_space(op, machine, cost, [gemm_tile(row)], [artifact.resources.registers])
-        again = candidate(timed, 0, artifact.resources.spill_bytes, compiled=True)
-        if artifact.resources.spill_bytes:
-            again = replace(again, warnings=(*again.warnings, f"{artifact.resources.spill_bytes} B spill."))
-        rows.append(again)
-    head = tuple(sorted(rows, key=lambda c: (c.registers_compiled is None or bool(c.spill_bytes), c.time_us)))
-    chosen = selected(found.op, head, machine, target)
-    return replace(chosen, candidates=head + rest)
-
-
-def _written(report: TileReport, out: Path) -> TileReport:
-    """The report with the files that were written: source, sidecars, plan and the report itself."""
-    out.mkdir(parents=True, exist_ok=True)
-    made = report.skeleton
-    texts: dict[str, str] = {"plan.json": to_json(report.plan)}
-    if made.source:
-        texts[f"{made.kernel}{made.suffix}"] = made.source
-        texts[f"{made.kernel}.toml"] = made.sidecar
-    if made.reference:
-        texts[f"{made.kernel}_reference.py"] = made.reference
-    if made.second_sidecar:
-        texts[f"{made.kernel}.{made.second_kernel}.toml"] = made.second_sidecar
-    files = tuple(str(out / name) for name in (*texts, "tile.json"))
-    report = replace(report, skeleton=replace(made, files=files))
-    for name, text in {**texts, "tile.json": to_json(report)}.items():
-        (out / name).write_text(text, encoding="utf-8")
-    return report
