@@ -12,11 +12,12 @@ from tilewright.arch.arch import load_arch
 from tilewright.arch.devices import devices_called
 from tilewright.errors import TilewrightError
 from tilewright.skeleton.gemm import GemmTile
+from tilewright.tile.attention import attention_candidates
 from tilewright.tile.columns import columns
 from tilewright.tile.gemm import candidate, terms_us, timed_space
 from tilewright.tile.gemm_time import gemm_time
 from tilewright.tile.machine import Machine
-from tilewright.tile.ops import Gemm
+from tilewright.tile.ops import Attention, Gemm
 from tilewright.tile.parameters import load_parameters, parameter_names, parse_parameters
 from tilewright.tile.traffic import traffic
 
@@ -137,3 +138,12 @@ def test_every_parameter_has_a_source_and_a_kind() -> None:
     for broken in (text.replace("mma_share", "mma_chare", 1), text.replace('source = "', 'sauce = "', 1)):
         with pytest.raises(TilewrightError, match="bad_data"):
             parse_parameters(broken)
+
+
+def test_exponentials_are_the_architectures_own() -> None:
+    assert [load_arch(name).exp_per_cycle for name in ("sm_80", "sm_90a", "sm_100a", "sm_103a")] == [16, 16, 16, 32]
+    op = Attention(1, 8, 2048, 64)
+    here = machine()
+    doubled = replace(here, arch=replace(here.arch, exp_per_cycle=2 * here.arch.exp_per_cycle))
+    once, twice = (attention_candidates(op, m, COST)[0].terms_us["exp"] for m in (here, doubled))
+    assert once == pytest.approx(2 * twice)

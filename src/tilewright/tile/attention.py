@@ -22,9 +22,6 @@ STAGES = (1, 2, 3)
 BASE_REGISTERS = 48
 REGISTER_BYTES = 4
 SCORE_BYTES = 4
-# CUDA Programming Guide, arithmetic instructions' throughput: exponentials per SM and cycle, compute capability 7.x to
-# 9.0.
-EXP_PER_CYCLE = 16
 # Per score: scale, running maximum, subtraction, sum, conversion.
 FP32_PER_SCORE = 6
 
@@ -79,7 +76,7 @@ def _candidate(
     tile_bytes = 2 * bn * op.d * item_bytes
     cycles = {
         "tensor": 2 * bm * bn * op.d / (machine.mac_per_cycle(op.dtype) * cost.mma_share),
-        "exp": bm * bn / EXP_PER_CYCLE,
+        "exp": bm * bn / arch.exp_per_cycle,
         "math": FP32_PER_SCORE * bm * bn / arch.fma_lanes_per_cycle,
         "shared": (warps + 1) * tile_bytes / (arch.smem_bytes_per_cycle * cost.shared_share),
         "l2": tile_bytes / (arch.l2_bytes_per_cycle * cost.l2_share),
