@@ -170,3 +170,34 @@ def test_the_recorded_agreement_is_the_documents() -> None:
     want = [[f"`{name}`", *(f"{row.get(key, 0):,}" for key in keys)] for name, row in record["operations"].items()]
     assert rows == want
     assert all(row["layouts"] == 10_000 and row["wrong"] == [] for row in record["operations"].values())
+
+
+@pytest.mark.parametrize(
+    ("coordinate", "offset"),
+    [
+        ("(3,7)", 31),
+        ("31", 31),
+        ("(0,0)", 0),
+        ("(4,0)", None),
+        ("(9,9)", None),
+        ("32", None),
+        ("-1", None),
+        ("(0,-1)", None),
+    ],
+)
+def test_at_takes_places_of_the_layout_only(
+    coordinate: str, offset: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["layout", "at", "(4,8):(8,1)", coordinate])
+    out, err = capsys.readouterr()
+    assert code == (2 if offset is None else 0)
+    assert out == ("" if offset is None else f"{offset}\n")
+    assert ("layout/" in err) == (offset is None)
+
+
+def test_a_picture_that_cannot_be_written_is_named_as_it_was_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "none" / "x.svg"
+    assert main(["layout", "(4,8)", "--svg", str(place)]) == 2
+    assert f"{place}:" in capsys.readouterr().err

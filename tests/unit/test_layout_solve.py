@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from tilewright.errors import TilewrightError
+from tilewright.layout import solve as solve_room
 from tilewright.layout.banks import passes, requests_of
 from tilewright.layout.layout import Swizzle
 from tilewright.layout.notation import parse_layout, parse_plain
@@ -212,3 +213,29 @@ def test_a_padded_layout_by_pattern() -> None:
     assert (found.passes, found.ideal, found.conflict_free) == (64, 64, True)
     plain = banks_by_pattern(parse_layout("(64,64):(64,1)"), pattern("ldmatrix", tile), 2)
     assert (plain.passes, plain.worst_phase, plain.worst.phases) == (512, 8, (8,))
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "element_bytes", "names"),
+    [
+        (64, 32, 2, ("rows16", "ldmatrix", "cols2")),
+        (32, 64, 1, ("rows8", "cols1", "mma.m16n8k32.s8.a")),
+        (24, 12, 4, ("rows4", "cols16")),
+        (16, 8, 8, ("cols8", "rows16")),
+    ],
+)
+def test_what_is_counted_at_once_is_what_is_counted_one_by_one(
+    rows: int, cols: int, element_bytes: int, names: tuple[str, ...]
+) -> None:
+    tile = Tile(rows, cols, element_bytes)
+    patterns = [pattern(name, tile) for name in names]
+    widest = max(p.width_bytes for p in patterns)
+    candidates = [Arrangement("plain", tile.row_bytes, None, tile.bytes, 0)]
+    candidates += [*solve_room._paddings(tile, widest), *solve_room._swizzles(tile, widest)]
+    for candidate in candidates:
+        proof = prove(tile, candidate, patterns)
+        at_once = [solve_room._all_passes(candidate, *solve_room._all_lanes(p)) for p in patterns]
+        assert at_once == [count.passes for count in proof.counted]
+    least = solve_room._least_bad(tile, candidates, patterns)
+    assert least is not None
+    assert least.passes == min(prove(tile, c, patterns).passes for c in candidates)

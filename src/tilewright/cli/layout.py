@@ -178,9 +178,14 @@ def recast(
 def at(layout: Text, coordinate: Annotated[str, Parameter(name="COORDINATE")], /, *, json: Json = False) -> int:
     """The offset at a coordinate such as (1,(0,2)), or at an index."""
     from tilewright.layout import notation
+    from tilewright.layout.tuples import within, written
     from tilewright.receipt.record import to_json
 
     found, where = notation.parse_layout(layout), notation.parse_tuple(coordinate)
+    if not within(where, found.shape):
+        raise TilewrightError(
+            "layout/coordinate", f"{coordinate} lies outside the shape {written(found.shape)}: each part counts from 0."
+        )
     offset = found(where)
     if json:
         emit(to_json({"layout": str(found), "coordinate": where, "offset": offset}))

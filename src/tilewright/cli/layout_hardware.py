@@ -30,6 +30,9 @@ def finish(report: object, text: str, grids: Sequence[Grid], svg: Path | None, j
         try:
             partial.write_text(svg_of(grids), encoding="utf-8")
             partial.replace(svg)
+        except OSError as error:
+            error.filename = str(svg)  # the name that was asked for
+            raise
         finally:
             partial.unlink(missing_ok=True)
     emit(to_json(report) if json else text)

@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from tilewright.errors import TilewrightError
-from tilewright.layout.banks import passes, shared_memory
+from tilewright.layout.banks import lanes_per_phase, passes, shared_memory
 from tilewright.layout.layout import ComposedLayout, Layout, Swizzle
 from tilewright.layout.patterns import Pattern, Request, Tile
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -169,8 +175,40 @@ def _addresses(arrangement: Arrangement, request: Request) -> list[int | None]:
 
 
 def _least_bad(tile: Tile, candidates: Sequence[Arrangement], patterns: Sequence[Pattern]) -> Proof | None:
-    proofs = (prove(tile, candidate, patterns) for candidate in candidates)
-    return min((p for p in proofs if p.aligned and p.distinct), key=lambda proof: proof.passes, default=None)
+    """Counted all at once; of the first with the fewest passes, the proof."""
+    each = [_all_lanes(pattern) for pattern in patterns]
+    found = sorted(candidates, key=lambda candidate: sum(_all_passes(candidate, *lanes) for lanes in each))
+    proofs = (prove(tile, candidate, patterns) for candidate in found)
+    return next((proof for proof in proofs if proof.aligned and proof.distinct), None)
+
+
+def _all_lanes(pattern: Pattern) -> tuple[Numbers, Numbers, Numbers, int]:
+    """Of all lanes of all requests: phase (numbered throughout), row, byte; and the width of an access."""
+    together = lanes_per_phase(pattern.width_bytes)
+    lanes = [
+        (number * int(shared_memory()["warp_lanes"]) + lane // together, *place)
+        for number, request in enumerate(pattern.requests)
+        for lane, place in enumerate(request)
+        if place is not None
+    ]
+    phase, row, byte = np.array(lanes, dtype=np.int64).T
+    return phase, row, byte, pattern.width_bytes
+
+
+def _all_passes(arrangement: Arrangement, phase: Numbers, row: Numbers, byte: Numbers, width_bytes: int) -> int:
+    """As `passes`, for every request of a pattern together."""
+    data = shared_memory()
+    banks, word_bytes = int(data["banks"]), int(data["bank_bytes"])
+    at = row * arrangement.pitch_bytes + byte
+    if (swizzle := arrangement.swizzle) is not None:  # its shift is up: bits of the row move into the bank
+        at = at ^ ((at & (((1 << swizzle.bits) - 1) << (swizzle.base + swizzle.shift))) >> swizzle.shift)
+    words = (at // word_bytes)[:, None] + np.arange(max(1, width_bytes // word_bytes))
+    most = int(words.max()) // banks * banks + banks
+    wanted = np.unique(phase[:, None] * most + words)
+    places, counts = np.unique(wanted // most * banks + wanted % banks, return_counts=True)
+    busiest = np.zeros(int(phase.max()) + 1, dtype=np.int64)
+    np.maximum.at(busiest, places // banks, counts)
+    return int(busiest.sum())
 
 
 def _paddings(tile: Tile, widest: int) -> Iterator[Arrangement]:

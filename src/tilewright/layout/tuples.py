@@ -84,6 +84,14 @@ def index_of(coordinate: IntTuple, shape: IntTuple, stride: IntTuple) -> int:
     return total + index_of(coordinate, shape[-1], stride[-1])
 
 
+def within(coordinate: IntTuple, shape: IntTuple) -> bool:
+    """Whether a coordinate, nested like the shape or less deep, is one of its places. Deeper ones are `index_of`'s."""
+    if isinstance(coordinate, tuple):
+        parts = zip(coordinate, modes(shape), strict=False)
+        return all(within(part, mode) for part, mode in parts)
+    return 0 <= coordinate < product(shape)
+
+
 def coordinate_of(index: int, shape: IntTuple) -> IntTuple:
     """The coordinate that is the index-th of a shape, the first mode fastest (CuTe's ``idx2crd``). 0 <= index."""
     if not isinstance(shape, tuple):
