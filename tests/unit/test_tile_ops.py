@@ -12,11 +12,14 @@ import pytest
 
 from tilewright.arch.arch import load_arch
 from tilewright.arch.devices import find_device
+from tilewright.build.artifact import Artifact, BuildRequest
+from tilewright.build.build import build
 from tilewright.errors import EXIT_REFUSED, TilewrightError
 from tilewright.launch.bind import bind
 from tilewright.launch.sidecar import parse_sidecar
 from tilewright.receipt.record import to_json
-from tilewright.tile.attention import attention_candidates, smem_bytes
+from tilewright.settings import Settings
+from tilewright.tile.attention import _tiles_of_a_block, attention_candidates, smem_bytes
 from tilewright.tile.autotune import tuning_plan
 from tilewright.tile.candidate import Candidate, useful_share, vector_bytes
 from tilewright.tile.choice import choose, heads
@@ -307,3 +310,36 @@ def test_a_range_of_a_convolution_offers_no_split_of_k() -> None:
     assert {row.parameters["split_k"] for row in rows} == {1}
     gemm = choices_by_range(conv.as_gemm(), Range("m", 49, 32 * 49), machine(), COST)
     assert any(row.parameters["split_k"] > 1 for row in gemm)
+
+
+@pytest.mark.parametrize("n", [1, 31, 64, 65, 127, 128, 129, 500, 1024])
+@pytest.mark.parametrize(("bm", "bn"), [(64, 32), (64, 64), (64, 128), (128, 32), (128, 64), (128, 128)])
+def test_tiles_of_keys_under_the_mask_are_those_that_the_kernel_walks(n: int, bm: int, bn: int) -> None:
+    walked = [-(-min(n, row + bm) // bn) for row in range(0, n, bm)]  # attention.cu: keys = min(N, row0 + BM)
+    assert _tiles_of_a_block(Attention(1, 1, n, 64, True), bm, bn) == pytest.approx(sum(walked) / len(walked))
+    assert _tiles_of_a_block(Attention(1, 1, n, 64), bm, bn) == -(-n // bn)
+
+
+def test_operations_and_bytes_are_those_of_the_definition() -> None:
+    seen = sum(1 for query in range(37) for key in range(37) if key <= query)
+    assert Attention(2, 3, 37, 64, True).flops == 2 * 3 * seen * 64 * 4
+    assert Attention(2, 3, 1, 64, True).flops == Attention(2, 3, 1, 64).flops == 2 * 3 * 64 * 4
+    assert RowReduction(7, 33, dtype="float16").unique_bytes == 7 * 33 * 2 + 7 * 4  # sums come out in FP32
+    assert RowReduction(7, 33, True, dtype="float16").unique_bytes == 2 * 7 * 33 * 2
+
+
+def test_rows_that_are_split_and_written_are_read_twice() -> None:
+    op = RowReduction(4, 1 << 26, writes_rows=True)
+    chosen = selection(op).choice.candidate
+    assert chosen.parameters["split"] > 1
+    states = 2 * op.r * chosen.parameters["split"] * 8  # largest and sum, written and read
+    assert chosen.dram_bytes == 3 * op.r * op.c * 4 + states
+
+
+def test_shared_bytes_of_a_row_are_those_that_the_kernel_takes() -> None:
+    for op in (RowReduction(2000, 20000), RowReduction(2000, 20000, writes_rows=True)):
+        block = next(c for c in candidates(op, machine(), COST) if c.parameters["rows"] == 1)
+        made = skeleton_of(op, block, machine(), "cuda")
+        artifact = build(BuildRequest(made.source, "rows.cu", "sm_90a", made.kernel), Settings.from_environment())
+        assert isinstance(artifact, Artifact)
+        assert artifact.resources.smem_bytes == block.smem_bytes

@@ -52,6 +52,19 @@ def registers_estimate(op: Attention, bm: int, bn: int, warps: int, warp_size: i
     return bm * op.d // threads + scores + halves + BASE_REGISTERS
 
 
+def _tiles_of_a_block(op: Attention, bm: int, bn: int) -> float:
+    """Tiles of keys that a block walks, on average: under the mask only those up to its last query."""
+    if not op.causal:
+        return -(-op.n // bn)
+    blocks = -(-op.n // bm)
+    if bm >= bn:  # the axes divide one another
+        whole = bm // bn * (blocks - 1) * blocks // 2
+    else:
+        groups, rest = divmod(blocks - 1, bn // bm)
+        whole = bn // bm * groups * (groups + 1) // 2 + rest * (groups + 1)
+    return (whole + -(-op.n // bn)) / blocks
+
+
 def _choices(op: Attention, machine: Machine) -> Iterator[tuple[int, int, int, int]]:
     arch = machine.arch
     for bm in QUERIES:
@@ -72,7 +85,7 @@ def _candidate(
     smem, registers = smem_bytes(op, bm, bn, stages), registers_estimate(op, bm, bn, warps, arch.warp_size)
     blocks = -(-op.n // bm) * op.b * op.h
     found = fit(arch, sms, threads, registers, smem, blocks)
-    tiles = -(-op.n // bn) * (0.5 if op.causal else 1.0)
+    tiles = _tiles_of_a_block(op, bm, bn)
     tile_bytes = 2 * bn * op.d * item_bytes
     cycles = {
         "tensor": 2 * bm * bn * op.d / (machine.mac_per_cycle(op.dtype) * cost.mma_share),

@@ -58,8 +58,9 @@ class Attention:
 
     @property
     def flops(self) -> float:
-        """Two products of 2 n² d operations each; half of them under the causal mask."""
-        return 4.0 * self.b * self.h * self.n * self.n * self.d * (0.5 if self.causal else 1.0)
+        """Two products of 2 d operations for each query and key that it sees: n², n(n + 1) / 2 under the mask."""
+        seen = self.n * (self.n + 1) / 2 if self.causal else self.n**2
+        return 4.0 * self.b * self.h * seen * self.d
 
     @property
     def unique_bytes(self) -> float:
@@ -88,9 +89,10 @@ class RowReduction:
 
     @property
     def unique_bytes(self) -> float:
-        """The input once; the output once."""
-        out = self.r * self.c if self.writes_rows else self.r
-        return float((self.r * self.c + out) * element(self.dtype).item_bytes)
+        """The input once; the output once: rows as they came in, sums in FP32."""
+        item_bytes = element(self.dtype).item_bytes
+        out = self.r * self.c * item_bytes if self.writes_rows else self.r * element("float32").item_bytes
+        return float(self.r * self.c * item_bytes + out)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from tilewright.skeleton.rows import STATE_FLOATS
 from tilewright.tile.candidate import Candidate, bound_by, common_warnings, fit, useful_share, vector_bytes
 from tilewright.tile.machine import Machine
 from tilewright.tile.ops import Elementwise, RowReduction, element
@@ -22,7 +23,6 @@ BASE_REGISTERS = 24
 REGISTER_BYTES = 4
 SHUFFLE_CYCLES = 30  # a shuffle and an addition that depend on each other, per level
 BARRIER_CYCLES = 40
-PARTIAL_BYTES = 4
 
 
 def row_candidates(op: RowReduction, machine: Machine, cost: CostParameters) -> tuple[Candidate, ...]:
@@ -58,21 +58,26 @@ def _row(
     arch, sms = machine.arch, machine.device.sms
     item_bytes = element(op.dtype).item_bytes
     width = vector_bytes(op.c, item_bytes)
-    warps = threads // arch.warp_size
-    smem = 0 if rows > 1 else warps * PARTIAL_BYTES
+    state_bytes = 4 * STATE_FLOATS["softmax" if op.writes_rows else "sum"]
+    smem = 0 if rows > 1 else threads // arch.warp_size * state_bytes
     registers = BASE_REGISTERS + loads * width // REGISTER_BYTES * 2
     blocks = -(-op.r // rows) * split
     found = fit(arch, sms, threads, registers, smem, blocks)
     workers = arch.warp_size if rows > 1 else threads
-    levels = math.log2(arch.warp_size) + (0 if rows > 1 else math.log2(warps))
+    levels = math.log2(arch.warp_size) * (1 if rows > 1 else 2)  # of a row's warps, every warp merges the states
     reduce_cycles = levels * SHUFFLE_CYCLES + (0 if rows > 1 else BARRIER_CYCLES)
     rounds = -(-blocks // (max(found.blocks_per_sm, 1) * sms))
-    moved = op.unique_bytes + (op.r * split * PARTIAL_BYTES * 2 if split > 1 else 0)
+    per_pass = workers * loads * width // item_bytes
+    # A part of a row that one pass does not hold is read again to be written: from L2, if it still is there.
+    again = op.r * max(op.c - split * per_pass, 0) * item_bytes if op.writes_rows else 0
+    moved = op.unique_bytes
+    if split > 1:  # the second kernel reads the states, and all rows that it writes
+        again = op.r * op.c * item_bytes if op.writes_rows else 0
+        moved += 2 * op.r * split * state_bytes + again
     terms = _memory_terms(machine, cost, moved, min(blocks, found.blocks_per_sm * sms) * threads * loads * width)
     terms["ends"] = rounds * (reduce_cycles + cost.load_latency_cycles) / machine.clock_hz * 1e6
     terms["reduce"] = cost.second_pass_us if split > 1 else 0.0
     terms["launch"] = cost.launch_us
-    per_pass = workers * loads * width // item_bytes
     useful = {"r": useful_share(op.r, rows), "c": useful_share(-(-op.c // split), per_pass)}
     text = f"{rows} rows" if rows > 1 else f"1/{split} row" if split > 1 else "1 row"
     parameters = {"threads": threads, "rows": rows, "loads": loads, "split": split}
@@ -93,7 +98,7 @@ def _row(
         tail=found.tail,
         useful=useful,
         vector_bytes={"x": width},
-        l2_bytes=moved,
+        l2_bytes=moved + (again if split == 1 else 0),
         dram_bytes=moved,
         time_us=_total(terms),
         terms_us=terms,
