@@ -1,0 +1,249 @@
+"""A family of the ladder, as its ``ladder.toml`` says: ``Family``, its ``Rung``s and their ``Claim``s.
+
+``kernels/<family>/ladder.toml``::
+
+    [family]
+    title     = "Transpose"
+    op        = "y[j, i] = x[i, j]"             # one line
+    reference = "transpose"                     # function in tilewright.ladder.references.<family>
+    dtypes    = ["float32", "float16", "bfloat16"]
+    bytes     = "2 * M * N * item_bytes"        # unique bytes of DRAM; item_bytes is the element type's
+    flops     = "0"
+    length    = "1"                             # of the longest sum, which decides the tolerance (default 1)
+    exact     = true                            # results equal the reference bit for bit (default false)
+    specials  = ["nan", "inf", "-inf", "denormal"]   # that inputs may hold (the default; a family may take fewer)
+
+    [family.sizes]                              # sets named default and large* are for a card, the others are emulated
+    default = { M = 16384, N = 16384 }
+    tiny    = { M = 1, N = 31 }
+
+    [[family.args]]                             # as in a sidecar; dtype "T" is the rung's element type
+    name = "x"
+    dtype = "T"
+    shape = ["M", "N"]
+
+    [[rung]]
+    file       = "02_coalesced.cu"
+    kernel     = "transpose"
+    technique  = "Tile in shared memory"
+    changes    = "Both sides of the copy are coalesced: a block turns its tile in shared memory."
+    grid       = ["ceil_div(N, TILE)", "ceil_div(M, TILE)"]
+    block      = ["TILE", 8]
+    # optional: shared_bytes, defines = { TILE = 32 }, flags, dtypes, min_arch, generated_from,
+    # limits = { N = { at_most = 8192, multiple_of = 4 } },
+    # args = ["x", "partial", { name = "y", role = "inout", fill = "zeros()" },
+    #          { name = "k", dtype = "int32", value = 3 }]
+    # scratch = [ { name = "partial", dtype = "float32", shape = ["64"] } ]
+    # passes = [ { kernel = "second", grid = [1], block = [256], args = [{ name = "partial", role = "in" }, "y"] } ]
+    shows = [
+      { counter = "global_store_sectors", against = "01_naive", ratio_at_most = 0.3 },
+      { counter = "shared_conflicts", equals = 0 },
+      { sass = "LDG.E.128", at_least = 1 },
+      { resource = "spill_bytes", equals = 0 },
+    ]
+
+``args`` of a rung or of a pass is a list of names (of the family's arguments, or of the rung's ``scratch``) and of
+tables; a table adds to the argument of its name, or is a new one. Without it the family's arguments are taken. The
+element type comes as the macros ``TW_T`` (``float``, ``__half``, ``__nv_bfloat16``) and ``TW_T_BYTES``; expressions may
+use every constant of the file and every define.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from tilewright.errors import TilewrightError
+from tilewright.launch.toml_lines import read_lines
+
+KERNELS = Path(__file__).with_name("kernels")
+CARD_SETS = ("default", "large")  # how the names of sets begin that are too large to be emulated
+
+ClaimKind = Literal["counter", "sass", "resource"]
+Relation = Literal["equals", "at_most", "at_least", "ratio_at_most", "ratio_at_least"]
+RELATIONS: tuple[Relation, ...] = ("equals", "at_most", "at_least", "ratio_at_most", "ratio_at_least")
+SPECIALS = ("nan", "inf", "-inf", "denormal")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something that a rung has to show.
+
+    Attributes:
+        kind: a counter of the emulator, instructions in the machine code, or what ptxas says of resources.
+        name: ``global_load_sectors``; ``LDG.E.128``; ``registers``.
+        relation, value: what holds of it.
+        against: the rung that a ratio is taken to; None where it stands alone.
+        size: the set at which counters are read. dtype: the element type; None for the rung's first.
+    """
+
+    kind: ClaimKind
+    name: str
+    relation: Relation
+    value: float
+    against: str | None = None
+    size: str = "small"
+    dtype: str | None = None
+
+    @property
+    def text(self) -> str:
+        """In words: ``global_store_sectors at most 0.3 × 01_naive``."""
+        relation = self.relation.removeprefix("ratio_").replace("_", " ")
+        factor = f" × {self.against}" if self.against else ""
+        return f"{self.name} {relation} {self.value:g}{factor}"
+
+
+@dataclass(frozen=True)
+class KernelLaunch:
+    """One kernel of a rung.
+
+    Attributes:
+        kernel: the ``extern "C"`` function.
+        grid, block: one to three expressions. shared_bytes: of dynamic shared memory, an expression.
+        args: the tables of its arguments, complete, in the order of the signature; dtype ``T`` is the element type.
+    """
+
+    kernel: str
+    grid: tuple[str | int, ...]
+    block: tuple[str | int, ...]
+    shared_bytes: str | int
+    args: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a rung asks of a size."""
+
+    at_most: int | None = None
+    multiple_of: int = 1
+
+    def allows(self, value: int) -> bool:
+        return (self.at_most is None or value <= self.at_most) and value % self.multiple_of == 0
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One technique.
+
+    Attributes:
+        name: the file's name without its suffix: ``02_coalesced``.
+        file: the source.
+        technique: its title. changes: what it changes against the rung before, one sentence.
+        launches: the kernel, and the further ones of its passes, in order.
+        dtypes: element types that it takes.
+        min_arch: the least architecture, or None. generated_from: the rung that `tilewright pipeline` makes it of.
+        defines, flags: for the compiler.
+        limits: by size. claims: what it has to show. line: in ``ladder.toml``.
+    """
+
+    name: str
+    file: Path
+    technique: str
+    changes: str
+    launches: tuple[KernelLaunch, ...]
+    dtypes: tuple[str, ...]
+    min_arch: str | None = None
+    generated_from: str | None = None
+    defines: Mapping[str, str | int | float] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+    line: int | None = None
+
+    def misfit(self, sizes: Mapping[str, int]) -> str:
+        """Which limit a set of sizes breaks; "" for none."""
+        for name, limit in self.limits.items():
+            if not limit.allows(sizes[name]):
+                most = f"at most {limit.at_most}" if limit.at_most is not None else ""
+                step = f"a multiple of {limit.multiple_of}" if limit.multiple_of > 1 else ""
+                return f"{name} = {sizes[name]}; {self.name} takes {' and '.join(filter(None, (most, step)))}"
+        return ""
+
+
+@dataclass(frozen=True)
+class Family:
+    """One operation, and the rungs of its ladder.
+
+    Attributes:
+        name: the folder's. title, op: in words.
+        file: its ``ladder.toml``.
+        reference: the function in ``tilewright.ladder.references``.
+        dtypes: element types. sizes: name of a set → name of a size → value.
+        bytes, flops, length: expressions in the sizes and ``item_bytes``.
+        exact: results equal the reference, rounded. specials: of ``SPECIALS``, those that inputs may hold.
+        args: of the operation, complete tables.
+        rungs: in order.
+    """
+
+    name: str
+    title: str
+    op: str
+    file: Path
+    reference: str
+    dtypes: tuple[str, ...]
+    sizes: Mapping[str, Mapping[str, int]]
+    bytes: str
+    flops: str
+    length: str
+    exact: bool
+    specials: tuple[str, ...]
+    args: tuple[Mapping[str, Any], ...]
+    rungs: tuple[Rung, ...]
+
+    def rung(self, name: str) -> Rung:
+        """The rung of that name, or whose name begins so (``02``), or ends so (``coalesced``).
+
+        Raises:
+            TilewrightError: ``ladder/no_rung``.
+        """
+        for found in (
+            [r for r in self.rungs if r.name == name],
+            [r for r in self.rungs if r.name.startswith(name) or r.name.partition("_")[2] == name],
+        ):
+            if len(found) == 1:
+                return found[0]
+        known = ", ".join(r.name for r in self.rungs)
+        raise TilewrightError("ladder/no_rung", f"{self.name} has no rung '{name}'.", {}, f"It has: {known}.")
+
+    def before(self, rung: Rung) -> Rung | None:
+        """The rung below; None for the first."""
+        index = self.rungs.index(rung)
+        return self.rungs[index - 1] if index else None
+
+    def emulated_sets(self, rung: Rung | None = None) -> tuple[str, ...]:
+        """Names of the sets that are small enough for the emulator, and that a rung takes."""
+        return tuple(
+            name
+            for name, sizes in self.sizes.items()
+            if not name.startswith(CARD_SETS) and (rung is None or not rung.misfit(sizes))
+        )
+
+
+def load_families(folder: Path = KERNELS) -> tuple[Family, ...]:
+    """Every family, by name. Raises TilewrightError: as `load_family`."""
+    return tuple(load_family(file.parent.name, folder) for file in sorted(folder.glob("*/ladder.toml")))
+
+
+def load_family(name: str, folder: Path = KERNELS) -> Family:
+    """One family.
+
+    Raises:
+        TilewrightError: ``ladder/no_family``; ``ladder/bad_toml``, ``ladder/missing_key``, ``ladder/unknown_key``,
+            ``ladder/wrong_type``, ``ladder/bad_value`` with the file and the line of what is wrong with it.
+    """
+    from tilewright.ladder.family_file import read_family
+
+    file = folder / name / "ladder.toml"
+    try:
+        text = file.read_text("utf-8")
+        data = tomllib.loads(text)
+    except OSError:
+        known = ", ".join(sorted(f.parent.name for f in folder.glob("*/ladder.toml")))
+        message = f"there is no family '{name}'."
+        raise TilewrightError("ladder/no_family", message, {}, f"There are: {known}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise TilewrightError("ladder/bad_toml", f"{error}.", {"file": str(file)}) from None
+    return read_family(name, file, data, read_lines(text))
