@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tilewright.skeleton.attention import AttentionTile, attention_cuda, attenti
 from tilewright.skeleton.conv import ConvShape, conv_cuda, conv_vectors, why_no_conv
 from tilewright.skeleton.elementwise import ElementwiseTile, elementwise_cuda, why_no_elementwise
 from tilewright.skeleton.gemm import GemmTile, Vectors, gemm_cuda, gemm_smem_bytes, why_no_gemm
-from tilewright.skeleton.rows import RowTile, rows_cuda, why_no_rows
+from tilewright.skeleton.rows import RowOp, RowTile, rows_cuda, why_no_rows
 from tilewright.skeleton.skeleton import Skeleton, finished
 from tilewright.skeleton.triton_kernels import (
     TritonSkeleton,
@@ -169,3 +170,14 @@ def test_vectors_follow_the_rows() -> None:
 def test_remarks_of_neighbours_stand_below_one_another() -> None:
     text = "constexpr int A = 1; // a\nconstexpr int BCD = 22;       // b\n\n\n\nint x;  // c\n"
     assert finished(text) == "constexpr int A = 1;     // a\nconstexpr int BCD = 22;  // b\n\nint x;  // c\n"
+
+
+@pytest.mark.parametrize("op", ["sum", "softmax", "layernorm"])
+def test_the_second_pass_over_rows_gets_states_that_can_be(op: RowOp) -> None:
+    made = rows_cuda(op, RowTile(128, 1, 2, 4), "fp32", load_arch("sm_86"))
+    assert made.second is not None
+    states = next(arg for arg in tomllib.loads(made.second.sidecar)["args"] if arg["name"] == "W")
+    assert states["fill"] == "uniform(1, 2)"  # zeros would be divided by
+    first = next(arg for arg in tomllib.loads(made.sidecar)["args"] if arg["name"] == "W")
+    assert first["role"] == "out"
+    assert "fill" not in first

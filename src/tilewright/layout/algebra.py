@@ -205,11 +205,6 @@ def left_inverse(layout: Layout) -> Layout:
     return right_inverse(bundle(layout, complement(layout)))
 
 
-def same_function(a: AnyLayout, b: AnyLayout) -> bool:
-    """Both have the same size and the same offset at every index."""
-    return a.size == b.size and a.offsets() == b.offsets()
-
-
 def _check_rank(layout: Layout, needed: int, what: str) -> None:
     if needed > layout.rank:
         raise TilewrightError(

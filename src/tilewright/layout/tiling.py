@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Literal
 
 from tilewright.errors import TilewrightError
 from tilewright.layout.algebra import Tiler, coalesce, complement, compose
@@ -11,8 +11,6 @@ from tilewright.layout.layout import Layout, bundle
 
 DivideForm = Literal["logical", "zipped", "tiled", "flat"]
 ProductForm = Literal["logical", "zipped", "tiled", "flat", "blocked", "raked"]
-DIVIDE_FORMS: tuple[str, ...] = get_args(DivideForm)
-PRODUCT_FORMS: tuple[str, ...] = get_args(ProductForm)
 
 Splitter = Callable[[Layout, Tiler], Layout]
 

@@ -227,7 +227,7 @@ def _store(element: Element, values: Mapping[str, str | int], through_strips: bo
     return filled("gemm_store_vector.cu", values) + filled(sums, values)
 
 
-def _sizes(vectors: Vectors, element: Element) -> dict[str, dict[str, int]]:
+def _sizes(vectors: Vectors) -> dict[str, dict[str, int]]:
     """Size sets; the ragged one is no multiple of anything but the vectors."""
     sizes = {name: {"M": m, "N": n, "K": k, "BATCH": 1} for name, (m, n, k) in SIZES.items()}
     along_n = max(vectors.b, vectors.c)
@@ -248,7 +248,7 @@ def _sidecar(name: str, grid: Formula, tile: GemmTile, element: Element, vectors
         *(Scalar(size, size) for size in ("M", "N", "K")),
     ]
     note = f"K: multiples of {vectors.a}; N: of {max(vectors.b, vectors.c)}"
-    return sidecar(name, grid, tile.threads, smem, _sizes(vectors, element), args, note)
+    return sidecar(name, grid, tile.threads, smem, _sizes(vectors), args, note)
 
 
 def _second(name: str, element: Element, vectors: Vectors) -> Pass:
@@ -259,5 +259,5 @@ def _second(name: str, element: Element, vectors: Vectors) -> Pass:
         Scalar("count", "BATCH * M * N", "int64"),
     ]
     kernel = f"{name}_reduce"
-    text = sidecar(kernel, grid, REDUCE_THREADS, 0, _sizes(vectors, element), args)
+    text = sidecar(kernel, grid, REDUCE_THREADS, 0, _sizes(vectors), args)
     return Pass(kernel, grid, REDUCE_THREADS, 0, text)

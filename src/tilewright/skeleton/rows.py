@@ -147,7 +147,9 @@ def _result(op: RowOp, element: FloatElement) -> Array:
 
 
 def _states(op: RowOp, role: str) -> Array:
-    return Array("W", "float32", ("SPLIT", "R", str(STATE_FLOATS[op])), role)
+    # States that somebody could have written: counts and sums of exponentials are above 0.
+    fill = "uniform(1, 2)" if role == "in" else ""
+    return Array("W", "float32", ("SPLIT", "R", str(STATE_FLOATS[op])), role, fill)
 
 
 def _first_sidecar(

@@ -21,7 +21,6 @@ WARPS = (4, 8)
 STAGES = (1, 2, 3)
 BASE_REGISTERS = 48
 REGISTER_BYTES = 4
-SCORE_BYTES = 4
 # Per score: scale, running maximum, subtraction, sum, conversion.
 FP32_PER_SCORE = 6
 

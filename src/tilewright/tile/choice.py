@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.tile.candidate import Candidate
+from tilewright.tile.candidate import OCCUPANCY_ENOUGH, OCCUPANCY_LOW, OCCUPANCY_START, Candidate
 
 RIVALS = 4
 # A term that differs by less than this share of the chosen time is not what a rival loses by.
@@ -127,10 +127,10 @@ def _reasons(chosen: Candidate) -> tuple[str, ...]:
 
 def occupancy_rule(share: float, matrix: bool) -> str:
     """What the occupancy of a kernel means."""
-    if share > 0.75:
+    if share > OCCUPANCY_ENOUGH:
         return "more than 75 % is rarely worth more."
-    if share >= 0.5:
+    if share >= OCCUPANCY_START:
         return "50 % is where to start."
     if matrix:
         return "low, and accepted: a matrix kernel hides latency by independent sums and the ring's stages."
-    return "below the 50 % where to start." if share >= 0.25 else "below 25 %: too few warps to hide latency."
+    return "below the 50 % where to start." if share >= OCCUPANCY_LOW else "below 25 %: too few warps to hide latency."

@@ -257,11 +257,11 @@ def request(name: str, dims: tuple[str, ...], dtype: str | None) -> Request:
     if missing:
         raise _bad_dims(name, wanted, f"{', '.join(dim.upper() for dim in missing)} missing.")
     if dynamic is not None:  # what holds at both ends holds between them
-        _made(kind, name, {**values, dynamic.dim: dynamic.low}, dtype)
-    return Request(_made(kind, name, values, dtype), dynamic)
+        _made(kind, {**values, dynamic.dim: dynamic.low}, dtype)
+    return Request(_made(kind, values, dtype), dynamic)
 
 
-def _made(kind: type[Op], name: str, values: dict[str, int], dtype: str | None) -> Op:
+def _made(kind: type[Op], values: dict[str, int], dtype: str | None) -> Op:
     given: dict[str, object] = dict(values)
     for flag in _FLAGS:
         if flag in given:

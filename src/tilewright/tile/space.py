@@ -98,13 +98,13 @@ def _spread(tile: GemmTile, split_k: int, group_m: int) -> GemmTile:
 
 def rejection(tile: GemmTile, dtype: str, arch: Arch) -> Rejection | None:
     """Why a tile cannot be built or launched, or None."""
-    why = _not_divided(tile, dtype, arch) or _too_large(tile, dtype, arch)
+    why = _not_divided(tile, dtype) or _too_large(tile, dtype, arch)
     if why is None and (unbuilt := why_no_gemm(tile, skeleton_dtype(dtype), arch)):
         return Rejection("skeleton", unbuilt if unbuilt.startswith(arch.name) else unbuilt[0].upper() + unbuilt[1:])
     return why
 
 
-def _not_divided(tile: GemmTile, dtype: str, arch: Arch) -> Rejection | None:
+def _not_divided(tile: GemmTile, dtype: str) -> Rejection | None:
     item_bytes = element(dtype).item_bytes
     if tile.bm % (tile.warps_m * resources.MMA_M):
         rows = resources.MMA_M * tile.warps_m
