@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from tilewright.emulator.checks.reports import Reporter
 from tilewright.emulator.checks.shared_shadow import SharedShadow, bytes_needed
 from tilewright.emulator.checks.wording import describe_all
 from tilewright.emulator.compiled import CompiledKernel
-from tilewright.emulator.counters.mix import Counters
+from tilewright.emulator.counters.mix import Counters, LineTraffic
 from tilewright.emulator.faults import Fault
 from tilewright.emulator.lower.compile import initial_bytes, variable_address
 from tilewright.emulator.machine.addresses import OFFSET_BITS, PARAM_ID
@@ -44,6 +44,7 @@ class Emulation:
         blocks: thread blocks that ran. counts: threads that ran each basic block.
         thread_instructions: instructions times threads.
         counters: instructions and memory traffic, where they were asked for and the launch came to its end.
+        traffic: the same traffic by class of instruction (``load_global``, ``store_shared``, …).
         is_unsupported: it ended at something that is not modelled.
     """
 
@@ -54,6 +55,7 @@ class Emulation:
     counters: Counters | None = None
     is_unsupported: bool = False
     blocks: int = 0
+    traffic: Mapping[str, LineTraffic] = field(default_factory=dict)
 
 
 def emulate(
@@ -88,10 +90,11 @@ def emulate(
             launch.faults.append(Hazard(fault.kind, _line(kernel.graph, fault.site, main_file), fault.message))
     hazards = (*_hazards(launch.reporter, kernel, main_file), *launch.faults)
     total = sum(n * kernel.blocks[b].instructions for b, n in launch.counts.items())
-    counters = None
+    counters, traffic = None, {}
     if launch.tally is not None and error is None:
+        traffic = launch.tally.by_class()
         counters = launch.tally.counters(launch.counts, lambda site: _line(kernel.graph, site, main_file))
-    return Emulation(hazards, error, launch.counts, total, counters, unknown, launch.blocks)
+    return Emulation(hazards, error, launch.counts, total, counters, unknown, launch.blocks, traffic)
 
 
 def _keep_freed_memory() -> None:

@@ -11,10 +11,11 @@ from tilewright.emulator.compiled import CompiledKernel
 from tilewright.emulator.counters.fragments import Transfer, transfer_of
 from tilewright.emulator.counters.groups import access_sizes, space_of
 from tilewright.emulator.counters.mix import Counters, CounterSheet, LineTraffic
+from tilewright.emulator.counters.operations import classify
 from tilewright.emulator.counters.sectors import SECTOR_BYTES
 from tilewright.emulator.machine.addresses import OFFSET_BITS, PARAM_ID
 from tilewright.emulator.machine.chunk import WARP, Active, Array
-from tilewright.ptx.module import Immediate
+from tilewright.ptx.module import Immediate, Instruction
 
 
 class Tally:
@@ -102,6 +103,22 @@ class Tally:
         for block, threads in threads_of_block.items():
             self._sheet.executed(self._kernel.graph.blocks[block].instructions, threads)
         return self._sheet.counters(lambda site: None if site is None else line_of(site))
+
+    def by_class(self) -> dict[str, LineTraffic]:
+        """The traffic of each class of instructions (``load_global``, ``copy``): ``copy_out`` leaves shared memory."""
+        found: dict[str, LineTraffic] = {}
+        for site, traffic in self._sheet.counters().lines.items():
+            if site is not None:
+                name = _class_of(self._sites[site])
+                found[name] = found.get(name, LineTraffic()).plus(traffic)
+        return found
+
+
+def _class_of(instruction: Instruction) -> str:
+    """Its class; copies by their direction, which the first space that they name tells."""
+    name = classify(instruction)
+    first = next((m for m in instruction.modifiers if m.startswith(("shared", "global"))), "")
+    return "copy_out" if name == "copy" and first == "global" and "bulk" in instruction.modifiers else name
 
 
 def _taken_apart(transfer: Transfer, active: Active, pieces: Array, is_shared: bool) -> list[tuple[Array, Array, int]]:

@@ -1,0 +1,112 @@
+"""A rung, compiled: one program for each of its kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.build.artifact import Artifact, BuildRequest, CompileFailure
+from tilewright.build.build import build
+from tilewright.errors import TilewrightError
+from tilewright.ladder.specs import INCLUDE, RungSpec, defines_of
+from tilewright.launch.bind import BoundLaunch
+from tilewright.launch.executor import Program
+from tilewright.launch.sidecar import check_against
+from tilewright.settings import Settings
+from tilewright.source.device_view import device_view
+from tilewright.source.headers import own_headers
+from tilewright.source.reader import open_kernel, read_source
+
+DEFAULT_ARCH = "sm_86"
+
+
+@dataclass(frozen=True)
+class CompiledRung:
+    """A rung for one element type and one architecture.
+
+    Attributes:
+        artifacts: one for each of the spec's kernels.
+        constants: of the file, for the sidecars' expressions.
+    """
+
+    spec: RungSpec
+    arch: str
+    artifacts: tuple[Artifact, ...]
+    constants: dict[str, int | float]
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        return tuple(Program(a.cubin, a.ptx, a.kernel, self.arch) for a in self.artifacts)
+
+    @property
+    def registers(self) -> int:
+        """Of its hungriest kernel, per thread."""
+        return max(a.resources.registers for a in self.artifacts)
+
+    @property
+    def smem_bytes(self) -> int:
+        """Static shared memory of its kernels, the most of them."""
+        return max(a.resources.smem_bytes for a in self.artifacts)
+
+    @property
+    def spill_bytes(self) -> int:
+        return sum(a.resources.spill_bytes for a in self.artifacts)
+
+
+def arch_for(spec: RungSpec, arch: str | None) -> str:
+    """The architecture to build for: the one asked for, else the rung's least one, else `DEFAULT_ARCH`.
+
+    Raises:
+        TilewrightError: ``ladder/arch`` where the rung needs a later one.
+    """
+    least = spec.rung.min_arch
+    if arch is None:
+        return least if least is not None and _number(least) > _number(DEFAULT_ARCH) else DEFAULT_ARCH
+    if least is not None and _number(arch) < _number(least):
+        message = f"{spec.family.name}/{spec.rung.name} needs {least}, and {arch} was asked for."
+        raise TilewrightError("ladder/arch", message, {}, f"Give --arch {least}, or take another rung.")
+    return arch
+
+
+def _number(arch: str) -> int:
+    return int("".join(c for c in arch if c.isdigit()) or 0)
+
+
+def compile_rung(
+    spec: RungSpec, settings: Settings, arch: str | None = None, *, text: str | None = None, use_cache: bool = True
+) -> CompiledRung:
+    """Build a rung, from the cache where it is there, and check its table against the kernels' signatures.
+
+    Args:
+        text: the source instead of the rung's own (a twin of it).
+
+    Raises:
+        TilewrightError: ``ladder/arch``; ``build/compile_error`` with the line; what `build` and `check_against` raise.
+    """
+    arch = arch_for(spec, arch)
+    file = spec.rung.file
+    source_text = file.read_text("utf-8") if text is None else text
+    view = device_view(source_text, file, (INCLUDE,))
+    defines = {name: str(value) for name, value in defines_of(spec.rung, spec.dtype).items()}
+    source = read_source(source_text.encode(), str(file), own_headers(view), defines)
+    artifacts: list[Artifact] = []
+    constants: dict[str, int | float] = {}
+    numbers = {name: int(value) for name, value in defines.items() if value.lstrip("-").isdigit()}
+    for one in spec.specs:
+        request = BuildRequest(
+            view.text, file.name, arch, one.kernel, view.headers, tuple(sorted(defines.items())), flags=one.build.flags
+        )
+        built = build(request, settings, use_cache=use_cache)
+        if isinstance(built, CompileFailure):
+            facts = {"file": built.file if built.file != file.name else str(file), "line": built.line}
+            raise TilewrightError("build/compile_error", f"The compiler refuses it: {built.message}", facts)
+        function = source.kernel(one.kernel)
+        constants |= open_kernel(source, function, numbers).constants.names()
+        constants |= numbers
+        check_against(one, function.params, constants)
+        artifacts.append(built)
+    return CompiledRung(spec, arch, tuple(artifacts), constants)
+
+
+def dynamic_smem_bytes(launches: list[BoundLaunch]) -> int:
+    """Dynamic shared memory of a rung's launches, the most of them."""
+    return max(launch.shared_bytes for launch in launches)
