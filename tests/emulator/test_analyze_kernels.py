@@ -21,10 +21,14 @@ Run = Callable[[Sample], AnalyzeReport]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return Settings(cache_dir=tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, settings: Settings) -> Run:
     """A sample's report on an H200; each is made once."""
     folder = tmp_path_factory.mktemp("kernels")
-    settings = Settings(cache_dir=folder / "cache")
     made: dict[int, AnalyzeReport] = {}
 
     def of(sample: Sample) -> AnalyzeReport:
@@ -227,9 +231,8 @@ def test_text_markdown_and_json_say_the_same(run: Run) -> None:
     assert all(s["evidence"] and s["low"] <= s["speedup"] <= s["high"] for s in data["strategies"])
 
 
-def test_a_time_puts_the_kernel_under_the_roof(tmp_path: Path, run: Run) -> None:
+def test_a_time_puts_the_kernel_under_the_roof(tmp_path: Path, run: Run, settings: Settings) -> None:
     path = kernels.STREAM.write(tmp_path)
-    settings = Settings(cache_dir=tmp_path / "cache")
     least = run(kernels.STREAM).roofline.least_us or 0.0
     slow = analyze(path, device="h200", options=AnalyzeOptions(time_us=2 * least), settings=settings).report
     assert slow.roofline.rows[0].share == pytest.approx(0.5, rel=0.01)
@@ -238,10 +241,9 @@ def test_a_time_puts_the_kernel_under_the_roof(tmp_path: Path, run: Run) -> None
     assert not any("no measurement can show that" in text for text in slow.warnings)
 
 
-def test_a_draft_is_scaled_until_the_launch_fills_the_card(tmp_path: Path) -> None:
+def test_a_draft_is_scaled_until_the_launch_fills_the_card(tmp_path: Path, settings: Settings) -> None:
     path = tmp_path / "kernel.cu"
     path.write_text(kernels.WMMA.source, "utf-8")
-    settings = Settings(cache_dir=tmp_path / "cache")
     report = analyze(path, device="h200", settings=settings).report
     assert keys(report)[0] == "pipeline"
     assert (report.residency.waves if report.residency else 0) > 2
@@ -252,20 +254,21 @@ def test_a_draft_is_scaled_until_the_launch_fills_the_card(tmp_path: Path) -> No
     assert keys(few)[0] == "more_blocks"
 
 
-def test_arrays_too_large_to_run_leave_it_to_a_smaller_set(tmp_path: Path) -> None:
+def test_arrays_too_large_to_run_leave_it_to_a_smaller_set(tmp_path: Path, settings: Settings) -> None:
     path = kernels.STREAM.at(N=1 << 30).write(tmp_path)
     sidecar = path.with_suffix(".toml")
     text = sidecar.read_text("utf-8").replace("[sizes]\n", "[sizes]\nsmall = { N = 1048576 }\n")
     sidecar.write_text(text, "utf-8")
-    report = analyze(path, device="h200", settings=Settings(cache_dir=tmp_path / "cache")).report
+    report = analyze(path, device="h200", settings=settings).report
     assert report.baseline.sizes == {"N": 1 << 20}
     assert report.roofline.dram_bytes.value == 8 << 20
     assert any("all figures are for 'small'" in note for note in report.notes)
 
 
-def test_a_second_run_comes_from_the_cache_and_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_run_comes_from_the_cache_and_is_the_same(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = kernels.TINY.write(tmp_path)
-    settings = Settings(cache_dir=tmp_path / "cache")
     first = analyze(path, device="h200", settings=settings).report
     monkeypatch.setattr("tilewright.workflow.analyze_report.make_report", None)  # nothing is made anew
     second = analyze(path, device="h200", settings=settings).report

@@ -52,7 +52,7 @@ class Facts:
         flops, dram_bytes: of the launch. operations: FLOPs by kind. output_bytes: of the unique bytes, written.
         inputs: name of each array the kernel reads → bytes of an element.
         tiled, budget: of a K-loop that was understood (or read off the machine code), for `plan.decide`.
-        decision: the plan's, where it is known already; else it is asked for.
+        decision: the plan's from compiled builds; where there are none, it is asked without.
         capped: the compiler's answer where registers stand in the way of a block.
     """
 

@@ -20,7 +20,7 @@ class TiledGains:
         decision: the plan's own, with its reasons.
         best: the pipelined variant that it ranks first: ``cp_async2``; "" where there is none.
         pipeline: of that variant, wider loads included. alone: the same without what wider loads bring by themselves.
-        widen: wider loads alone; None where they are not possible.
+        widen: wider loads alone; None where they are not possible. is_built: judged from builds.
     """
 
     decision: Decision
@@ -28,6 +28,12 @@ class TiledGains:
     pipeline: Prediction
     alone: Prediction
     widen: Prediction | None
+    is_built: bool = False
+
+    @property
+    def source(self) -> str:
+        """Where the factors come from."""
+        return "plan, from compiled builds" if self.is_built else "plan, before anything is built"
 
 
 def tiled_gains(facts: Facts) -> TiledGains | None:
@@ -36,9 +42,12 @@ def tiled_gains(facts: Facts) -> TiledGains | None:
         return None
     known = facts.decision or decide(facts.tiled, facts.budget, facts.arch)
     rings = {k: p for k, p in known.predicted.items() if not k.startswith(_MOVES)}
-    best = max(rings, key=lambda k: (round(rings[k].speedup, 2), k == known.best)) if rings else ""
+    if facts.decision is not None:  # judged from builds: what was only expected before does not count beside it
+        best = known.best or ""
+    else:
+        best = max(rings, key=lambda k: (round(rings[k].speedup, 2), k == known.best)) if rings else ""
     widen = known.predicted.get("widen")
     total = rings[best] if best else ONE
     by_width = widen.speedup if widen is not None and "single" not in best else 1.0
     alone = Prediction(total.speedup / by_width, total.low / by_width, total.high / by_width)
-    return TiledGains(known, best, total, alone, widen)
+    return TiledGains(known, best, total, alone, widen, facts.decision is not None)

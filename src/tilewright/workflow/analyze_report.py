@@ -67,7 +67,11 @@ def make_report(
         raise _no_block(asked.path)
     facts = _facts(subject, arch, device, loop, proof, sized, work, tiled, given)
     residence, fit = residency(arch, device, facts.threads, facts.registers, facts.smem_bytes, facts.blocks)
-    facts = replace(facts, fit=fit, capped=capped_build(subject, fit, facts.threads, say))
+    facts = replace(
+        facts,
+        fit=fit,
+        capped=capped_build(subject, fit, facts.threads, say),
+    )
     report = _report(subject, facts, sized, work, given, tiled, reason, residence)
     return replace(report, notes=(*report.notes, *differences))
 

@@ -35,12 +35,16 @@ SOME_SMS = 128
 
 @dataclass(frozen=True)
 class Sized:
-    """The launch that is analysed: shape, sizes, and what is bound to them where a sidecar says so."""
+    """The launch that is analysed: shape, sizes, and what is bound to them where a sidecar says so.
+
+    ``is_given``: grid, block or shared bytes were given, and are not the sidecar's.
+    """
 
     launch: Launch
     sizes: Mapping[str, int]
     bound: BoundLaunch | None = None
     notes: tuple[str, ...] = ()
+    is_given: bool = False
 
 
 def sized_launch(subject: Subject, given: AnalyzeOptions, arch: Arch, device: Device | None) -> Sized:
@@ -93,7 +97,8 @@ def _bound(subject: Subject, sizes: Mapping[str, int], given: AnalyzeOptions, so
     bound = launch_of(subject.spec, sizes, subject.constants or {}, given.grid, given.block, given.shared_bytes)
     changed = [name for name in ("grid", "block", "shared_bytes") if getattr(given, name) is not None]
     told = f"{source}, {' and '.join(changed)} as given" if changed else source
-    return Sized(Launch(bound.grid, bound.block, bound.shared_bytes, told), dict(sizes), bound)
+    launch = Launch(bound.grid, bound.block, bound.shared_bytes, told)
+    return Sized(launch, dict(sizes), bound, is_given=bool(changed))
 
 
 def counted_work(subject: Subject, sized: Sized, given: AnalyzeOptions, tiled: Tiled, say: Say) -> tuple[Sized, Work]:

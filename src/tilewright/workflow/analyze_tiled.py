@@ -12,6 +12,7 @@ from tilewright.launch.bind import BoundLaunch, LaunchChange
 from tilewright.plan.budget import Budget
 from tilewright.plan.facts import PlanFacts
 from tilewright.sass.proof import OverlapProof
+from tilewright.tiled.kernel import TiledKernel
 from tilewright.workflow.analyze_subject import Say, Subject
 
 
@@ -20,11 +21,12 @@ class Tiled:
     """What is understood of the K-loop; nothing of a kernel that has none, or of a cubin.
 
     Attributes:
-        facts, budget: for `plan.decide`.
+        kernel: as `tilewright pipeline` reads it. facts, budget: for `plan.decide`.
         num_tiles: at the sizes of the launch. reduction: the size that the loop runs over; step: of it, per tile.
         notes: why it was not understood.
     """
 
+    kernel: TiledKernel | None = None
     facts: PlanFacts | None = None
     budget: Budget | None = None
     num_tiles: int | None = None
@@ -69,7 +71,7 @@ def tiled_of(
         staged_bytes=sum(a.total_bytes for a in kernel.staged),
         grown_bytes=lambda count: grown_bytes(kernel, count),
     )
-    return Tiled(facts, plan, tiles, reduction, step)
+    return Tiled(kernel, facts, plan, tiles, reduction, step)
 
 
 def capped_build(subject: Subject, fit: Occupancy, threads: int, say: Say) -> Capped | None:

@@ -39,10 +39,10 @@ def pipeline(facts: Facts, tiled: TiledGains | None) -> Judged:
         evidence("overlap of copies and math", proof.verdict.replace("_", " "), "overlap proof"),
         *_waits(facts),
         *_ratio(facts),
-        evidence("variant", tiled.best, "plan"),
+        evidence("variant", tiled.best, tiled.source),
     )
     if widens:
-        shown += (evidence("of the gain, beside wider loads", f"{tiled.alone.speedup:.2f}x", "plan"),)
+        shown += (evidence("of the gain, beside wider loads", f"{tiled.alone.speedup:.2f}x", tiled.source),)
     how = f"`tilewright pipeline` builds and verifies it: {tiled.best} is expected to be the best."
     return recommend(facts, "pipeline", found.speedup, shown, how=how, effort="large", low=found.low, high=found.high)
 

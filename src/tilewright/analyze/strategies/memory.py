@@ -8,7 +8,7 @@ from tilewright.analyze.demand import PASS_BYTES, SECTOR_BYTES, WARP, Rates, glo
 from tilewright.analyze.facts import Facts, evidence, floor_evidence
 from tilewright.analyze.floors import floors, gain
 from tilewright.analyze.hot_loop import GLOBAL_LOADS, width_bytes
-from tilewright.analyze.record import SetAside
+from tilewright.analyze.record import Evidence, SetAside
 from tilewright.analyze.strategies.judge import Judged, recommend
 from tilewright.analyze.tiled_gains import TiledGains
 from tilewright.sass.operands import MATRIX, access_bytes
@@ -130,7 +130,7 @@ def widen(facts: Facts, tiled: TiledGains | None) -> Judged:
     if mean is None:
         return SetAside("widen", "the hot loop has no global loads")
     narrow = [i for i in loads if access_bytes(i) < NARROW_BYTES]
-    shown = (
+    shown: tuple[Evidence, ...] = (
         evidence("bytes per lane and load", mean, _SASS, "B"),
         evidence("loads per trip", len(loads), _SASS),
         evidence("of them narrower than 4 bytes", len(narrow), _SASS),
@@ -141,6 +141,7 @@ def widen(facts: Facts, tiled: TiledGains | None) -> Judged:
             why = "the loads are 16 bytes wide" if mean >= VECTOR_BYTES else "wider loads are not proved to be legal"
             return SetAside("widen", why, shown)
         found = tiled.widen
+        shown += (evidence("expected of the K-loop", f"{found.speedup:.2f}x", tiled.source),)
         return recommend(facts, "widen", found.speedup, shown, how=how, effort="small", low=found.low, high=found.high)
     if mean >= VECTOR_BYTES:
         return SetAside("widen", "the loads are 16 bytes wide", shown)
