@@ -1,0 +1,66 @@
+// The row stays in registers: read once, in packs of 16 bytes, all of a thread's loads under way together. It is the
+// least that DRAM has to carry. With the row at hand, the maximum comes first and the sum after it, at one exponential an
+// element. Short rows are one warp's (WORKERS = 32, ROWS of them in a block), and need no barrier.
+//
+// A row of up to WORKERS * PACKS * 16 bytes fits. Several blocks share an SM: while one waits, another computes or writes.
+#include "block.cuh"
+#include "exponential.cuh"
+#include "round.cuh"
+#include "row.cuh"
+
+#ifndef WORKERS
+#define WORKERS 256  // threads of a row
+#define ROWS 1       // rows of a block; several only if a row is one warp's
+#define PACKS 4      // packs of a thread
+#endif
+constexpr int THREADS = WORKERS * ROWS;
+static_assert(ROWS == 1 || WORKERS == 32, "a row is one block's or one warp's");
+
+template <bool PACKED>
+__device__ __forceinline__ void make_row(const TW_T* x, TW_T* y, int C) {
+    __shared__ float maxima[WORKERS / 32], sums[WORKERS / 32];
+    const int worker = threadIdx.x % WORKERS;
+    Pack packs[PACKS];
+    load_row<PACKED, WORKERS>(packs, x, C, worker, MINUS_INFINITY);
+
+    float largest = MINUS_INFINITY;
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i)
+        #pragma unroll
+        for (int j = 0; j < TW_PACK; ++j) largest = fmaxf(largest, to_float(packs[i].at[j]));
+    largest = block_max(largest, maxima);
+
+    float sum = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TW_PACK; ++j) {
+            const float power = exponential(to_float(packs[i].at[j]) - largest);
+            sum += power;
+            if constexpr (TW_T_BYTES == 4) packs[i].at[j] = power;  // a float keeps it, a 16-bit element would round it
+        }
+    }
+    const float scale = 1.0f / block_sum(sum, sums);
+
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        float results[TW_PACK];
+        #pragma unroll
+        for (int j = 0; j < TW_PACK; ++j) {
+            const float value = to_float(packs[i].at[j]);
+            results[j] = (TW_T_BYTES == 4 ? value : exponential(value - largest)) * scale;
+        }
+        store_in_row<PACKED, WORKERS>(y, rounded(results), i, C, worker);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+softmax(const TW_T* __restrict__ x, TW_T* __restrict__ y, int R, int C, long long ld_x) {
+    const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / WORKERS;
+    if (C > WORKERS * PACKS * TW_PACK) __trap();
+    if (row >= R) return;
+    x += row * ld_x;
+    y += row * C;
+    if (C % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y)) make_row<true>(x, y, C);
+    else make_row<false>(x, y, C);
+}
