@@ -196,3 +196,11 @@ def test_the_kernel_that_is_compiled_is_the_one_that_is_written(op: str, dims: t
     arch = load_arch(found.arch)
     fits = occupancy(arch, chosen.threads, artifact.resources.registers, chosen.smem_bytes)
     assert (chosen.blocks_per_sm, chosen.limiter) == (fits.blocks_per_sm, fits.limiter)
+
+
+@pytest.mark.parametrize("target", ["cuda", "triton"])
+def test_the_sidecar_names_the_architecture_that_the_tile_was_chosen_for(target: str, tmp_path: Path) -> None:
+    """Without it `verify` takes sm_86, where the ring of an H200 does not fit."""
+    report("M=4096", "N=4096", "K=4096", out=tmp_path, target=target)
+    (sidecar,) = tmp_path.glob("*.toml")
+    assert load_sidecar(sidecar).arch == "sm_90a"

@@ -47,7 +47,7 @@ def skeleton_of(op: Op, chosen: Candidate, machine: Machine, target: Target) -> 
         if error.exit_code != EXIT_REFUSED:
             raise
         return TileSkeleton(refusal=error.message)
-    if why := _why_no_launch(_with_sizes(made.sidecar, op), made.constants):
+    if why := _why_no_launch(_asked(made.sidecar, op, machine), made.constants):
         return TileSkeleton(refusal=why)
     second = made.second if isinstance(made, Skeleton) else None
     named = f'\n[reference]\nfile = "{made.kernel}_reference.py"\n' if made.reference else ""
@@ -57,8 +57,8 @@ def skeleton_of(op: Op, chosen: Candidate, machine: Machine, target: Target) -> 
         second_kernel=second.kernel if second is not None else "",
         suffix=".cu" if target == "cuda" else ".py",
         source=made.text,
-        sidecar=_with_sizes(made.sidecar, op) + named,
-        second_sidecar=_with_sizes(second.sidecar, op) if second is not None else "",
+        sidecar=_asked(made.sidecar, op, machine) + named,
+        second_sidecar=_asked(second.sidecar, op, machine) if second is not None else "",
     )
 
 
@@ -144,7 +144,8 @@ _SIZES: Mapping[type, Callable[..., Mapping[str, int]]] = {
 }
 
 
-def _with_sizes(sidecar: str, op: Op) -> str:
-    """The sidecar with the shape that was asked for as its default sizes."""
+def _asked(sidecar: str, op: Op, machine: Machine) -> str:
+    """The sidecar with the shape that was asked for as its default sizes, and the card's architecture."""
     row = ", ".join(f"{name} = {value}" for name, value in _SIZES[type(op)](op).items())
-    return re.sub(r"^default = .*$", f"default = {{ {row} }}", sidecar, count=1, flags=re.MULTILINE)
+    sized = re.sub(r"^default = .*$", f"default = {{ {row} }}", sidecar, count=1, flags=re.MULTILINE)
+    return re.sub(r"^kernel = .*$", rf'\g<0>\narch = "{machine.arch.name}"', sized, count=1, flags=re.MULTILINE)
