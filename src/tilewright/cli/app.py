@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, Parameter
 
 from tilewright import __version__
-from tilewright.cli import analyze, apply, doctor, init, inspect, layout, pipeline, prove, tile, verify
+from tilewright.cli import analyze, apply, doctor, init, inspect, ladder, layout, pipeline, prove, tile, verify
 from tilewright.cli.failures import EXIT_INTERRUPTED, refused_by_system, report, unexpected
 from tilewright.cli.terminal import complain, mute
 from tilewright.errors import EXIT_BAD_INPUT, EXIT_OK, TilewrightError
@@ -24,7 +24,7 @@ EPILOGUE = """Example: tilewright pipeline igemm.cu --arch sm_86 --out out
 Exit codes: 0 done, 1 a check failed, 2 bad input or usage, 3 something needed is missing, 4 refused.
 `tilewright VERB --help` has each verb's options and an example."""
 
-VERBS = (pipeline, apply, init, verify, prove, inspect, analyze, tile, layout, doctor)
+VERBS = (pipeline, apply, init, verify, prove, inspect, analyze, tile, layout, ladder, doctor)
 
 
 def make_app() -> App:
@@ -40,8 +40,8 @@ def make_app() -> App:
         suppress_keyboard_interrupt=False,
     )
     for verb in VERBS:
-        if verb is layout:  # has operations of its own below it
-            app.command(layout.command())
+        if verb in (layout, ladder):  # have operations of their own below them
+            app.command(verb.command())
         else:
             app.command(verb.run, name=verb.NAME, help_epilogue=verb.EXAMPLE)
     return app

@@ -230,10 +230,11 @@ def counters_of(done: list[Emulation]) -> dict[str, float]:
     """What a rung's launches counted, together.
 
     Names: ``launches``, ``blocks``, ``instructions`` (of threads), ``flops``, ``global_bytes_read``,
-    ``global_bytes_written``; for ``load``, ``store``, ``atomic`` and ``matrix`` (transfers of fragments) each ``global_<kind>_requests``, ``_sectors``,
-    ``_sectors_per_request``, ``_efficiency`` (the share of the fewest sectors possible in those that were touched), and
-    ``shared_<kind>_wavefronts`` and ``_conflicts``; ``global_requests``, ``global_sectors``, ``shared_wavefronts``,
-    ``shared_conflicts`` of all of them; and ``mix_<class>``, thread-instructions of each class.
+    ``global_bytes_written``; for ``load``, ``store``, ``atomic`` and ``matrix`` (transfers of fragments) each
+    ``global_<kind>_requests``, ``_sectors``, ``_sectors_per_request``, ``_efficiency`` (the fewest sectors possible, as
+    a share of those that were touched), and ``shared_<kind>_wavefronts`` and ``_conflicts``; ``global_requests``,
+    ``global_sectors``, ``shared_wavefronts``, ``shared_conflicts`` of all kinds; and ``mix_<class>``,
+    thread-instructions of each class.
     """
     out: dict[str, float] = {"launches": len(done), "blocks": sum(e.blocks for e in done)}
     totals = [e.counters for e in done if e.counters is not None]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.errors import TilewrightError
 from tilewright.ladder.family import KERNELS, Family, KernelLaunch, Rung
 from tilewright.ladder.family_file import ELEMENT
-from tilewright.launch.bind import BoundLaunch, bind
+from tilewright.launch.bind import BoundArray, BoundLaunch, bind
 from tilewright.launch.dtypes import DTYPES
 from tilewright.launch.expressions import parse
 from tilewright.launch.sidecar import parse_sidecar
@@ -84,6 +84,21 @@ def bound_launches(spec: RungSpec, sizes: Mapping[str, int], constants: Mapping[
     if why:
         raise TilewrightError("ladder/limit", f"{why}.", {"sizes": dict(sizes)}, "Take another rung, or other sizes.")
     return [bind(one, sizes, constants) for one in spec.specs]
+
+
+def cleared_before(launches: Sequence[BoundLaunch], inputs: Collection[str]) -> list[tuple[BoundArray, ...]]:
+    """For each launch, the arrays that have to be zero before it: ``inout`` from ``zeros()``, at their first mention.
+
+    Args:
+        inputs: names of the family's own inputs, which nobody clears.
+    """
+    seen = set(inputs)
+    out: list[tuple[BoundArray, ...]] = []
+    for launch in launches:
+        fresh = [b for b in launch.buffers if b.name not in seen]
+        out.append(tuple(b for b in fresh if b.role == "inout" and b.fill.function == "zeros"))
+        seen |= {b.name for b in launch.buffers}
+    return out
 
 
 def figure(text: str, family: Family, sizes: Mapping[str, int], dtype: str) -> float:

@@ -1,0 +1,150 @@
+"""`tilewright ladder list | show | run | bench`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from tilewright.cli.terminal import Progress, canvas, emit
+from tilewright.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAME = "ladder"
+HELP = """Kernels that differ in one technique each: their sources, what each one changes, and what it shows."""
+EXAMPLE = """Example: tilewright ladder list
+         tilewright ladder show transpose --rung padded
+         tilewright ladder run transpose --dtype float16 --size ragged
+         tilewright ladder bench transpose --dtype all
+
+Exit codes: 0 done; 1 a rung is wrong, or does not show what it claims; 2 bad input; 3 no GPU to time it on."""
+
+FamilyName = Annotated[str, Parameter(name="FAMILY")]
+Json = Annotated[bool, Parameter(show_default=False)]
+
+
+def command() -> App:
+    """The verb with its operations."""
+    app = App(name=NAME, help=HELP, help_epilogue=EXAMPLE)
+    for name, function, example in (
+        ("list", list_, ""),
+        ("show", show, " transpose --rung padded"),
+        ("run", run, " transpose --dtype float16 --size all"),
+        ("bench", bench, " transpose --dtype all"),
+    ):
+        app.command(function, name=name, help_epilogue=f"Example: tilewright ladder {name}{example}")
+    return app
+
+
+def list_(*, json: Json = False) -> int:
+    """List the families: what each computes, its rungs and element types.
+
+    Parameters
+    ----------
+    json
+        Print the report as one JSON object.
+    """
+    from tilewright.ladder.report_text import render_list
+    from tilewright.workflow.climbing import list_families
+
+    return _finish(list_families(), render_list, json)
+
+
+def show(family: FamilyName, /, *, rung: str | None = None, json: Json = False) -> int:
+    """Show the rungs' sources: the first one's whole, and what each later one changes.
+
+    Parameters
+    ----------
+    family
+        As `tilewright ladder list` names it.
+    rung
+        Only this one: its name, its number or its technique's word.
+    json
+        Print the report as one JSON object, with every rung's whole source.
+    """
+    from tilewright.ladder.report_text import render_show
+    from tilewright.workflow.climbing import show_family
+
+    return _finish(show_family(family, rung), render_show, json)
+
+
+def run(
+    family: FamilyName,
+    /,
+    *,
+    rung: str | None = None,
+    dtype: str | None = None,
+    size: str | None = None,
+    arch: str | None = None,
+    json: Json = False,
+) -> int:
+    """Run the rungs in the emulator: results against float64, hazards, counters, and what each one claims.
+
+    Parameters
+    ----------
+    family
+        As `tilewright ladder list` names it.
+    rung
+        Only this one.
+    dtype
+        Element type, or all; default: the family's first.
+    size
+        A set of sizes of the family's, or all; default: small.
+    arch
+        Build for this architecture; default: the least one that a rung needs, sm_86 or later.
+    json
+        Print the report as one JSON object.
+    """
+    settings = Settings.from_environment()
+    from tilewright.ladder.report_text import render_run
+    from tilewright.workflow.climbing import run_family
+
+    with Progress(settings) as progress:
+        outcome = run_family(family, rung=rung, dtype=dtype, size=size, arch=arch, settings=settings, progress=progress)
+    return _finish(outcome.report, render_run, json, outcome.exit_code)
+
+
+def bench(
+    family: FamilyName,
+    /,
+    *,
+    rung: str | None = None,
+    dtype: str | None = None,
+    size: str | None = None,
+    json: Json = False,
+) -> int:
+    """Time the rungs on this machine's GPU, interleaved, from a cold L2; each has to pass on it first.
+
+    Parameters
+    ----------
+    family
+        As `tilewright ladder list` names it.
+    rung
+        Only this one.
+    dtype
+        Element type, or all; default: the family's first.
+    size
+        A set of sizes of the family's, or all; default: default, the large one.
+    json
+        Print the report as one JSON object.
+    """
+    settings = Settings.from_environment()
+    from tilewright.ladder.report_text import render_bench
+    from tilewright.workflow.climbing import bench_family
+
+    with Progress(settings) as progress:
+        outcome = bench_family(family, rung=rung, dtype=dtype, size=size, settings=settings, progress=progress)
+    return _finish(outcome.report, render_bench, json, outcome.exit_code)
+
+
+def _finish(report: Any, render: Callable[..., str], json: bool, exit_code: int = 0) -> int:
+    if json:
+        from tilewright.receipt.record import to_json
+
+        emit(to_json(report))
+    else:
+        page = canvas(Settings.from_environment())
+        emit(render(report, width=page.width, color=page.color))
+    return exit_code

@@ -1,0 +1,255 @@
+"""Rungs on a card: judged there at the small sets, then timed, interleaved, from a cold L2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from tilewright.errors import TilewrightError
+from tilewright.gpu.buffers import DeviceArrays
+from tilewright.gpu.driver import DeviceError, allocate, fill, release, synchronize
+from tilewright.gpu.executor import GpuExecutor, kernel_arguments
+from tilewright.gpu.stopwatch import LEAST_FLUSH_BYTES
+from tilewright.ladder.compiling import CompiledRung, compile_rung
+from tilewright.ladder.family import Family, Rung
+from tilewright.ladder.report import LadderBench, TimedRung
+from tilewright.ladder.running import Operation, RungRun, judge, operation, operation_launch
+from tilewright.ladder.specs import bound_launches, cleared_before, figure, rung_spec
+from tilewright.launch.bind import BoundArray, BoundLaunch
+from tilewright.launch.executor import Hazard
+from tilewright.launch.inputs import make_inputs, poisoned_outputs
+from tilewright.measure.measure import Plan, sample
+from tilewright.measure.ratios import speedup, spread
+from tilewright.settings import Settings
+from tilewright.verification.runs import POISONS
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tilewright.gpu.device import GpuInfo
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One kernel of a rung, ready to be launched. ``cleared``: (address, bytes) of what has to be zero before it."""
+
+    kernel: Any
+    launch: BoundLaunch
+    arguments: list[np.generic | np.ndarray]
+    cleared: tuple[tuple[int, int], ...]
+
+
+def run_on_gpu(compiled: CompiledRung, what: Operation, executor: GpuExecutor) -> RungRun:
+    """Run a rung on a card, each kernel with fresh buffers between red zones, and judge what came of it.
+
+    Raises:
+        TilewrightError: ``ladder/limit`` where the rung does not take the sizes.
+    """
+    arrays: dict[str, Any] = dict(what.inputs)
+    hazards: list[Hazard] = []
+    for program, launch in zip(
+        compiled.programs, bound_launches(compiled.spec, what.sizes, compiled.constants), strict=True
+    ):
+        fresh = {**make_inputs(launch, 0), **poisoned_outputs(launch, POISONS[0])}
+        given = {b.name: arrays.get(b.name, fresh[b.name]) for b in launch.buffers}
+        result = executor.run(program, launch, given)
+        hazards += result.hazards
+        if result.error:
+            return RungRun(False, result.error, tuple(hazards))
+        arrays |= result.arrays
+    return judge(compiled, what, arrays, tuple(hazards))
+
+
+class RungStopwatch:
+    """Times rungs on one set of the family's arrays, which stays on the device. A context manager.
+
+    Args:
+        rungs: by name. launch: the family's own arguments. arrays: their storages.
+    """
+
+    def __init__(
+        self,
+        executor: GpuExecutor,
+        rungs: Mapping[str, CompiledRung],
+        launch: BoundLaunch,
+        arrays: Mapping[str, np.ndarray],
+    ) -> None:
+        self._executor, self._rungs, self._launch, self._arrays = executor, rungs, launch, arrays
+        self._steps: dict[str, list[_Step]] = {}
+        self._stack = ExitStack()
+        self._flush_bytes = max(2 * executor.info.l2_bytes, LEAST_FLUSH_BYTES)
+        self._count = 0
+
+    def __enter__(self) -> RungStopwatch:
+        try:
+            shared = self._stack.enter_context(DeviceArrays(self._executor.stream_handle))
+            shared.upload(self._launch, self._arrays)
+            self._scratch = self._allocated(self._flush_bytes)
+            for name, compiled in self._rungs.items():
+                self._steps[name] = self._prepared(compiled, shared)
+            self._start, self._end = self._event(), self._event()
+        except BaseException as error:
+            self.__exit__(type(error), error)
+            raise
+        return self
+
+    def __exit__(self, kind: object = None, error: object = None, trace: object = None) -> None:
+        if not (isinstance(error, DeviceError) and error.is_hung):
+            self._stack.close()
+
+    def _allocated(self, count_bytes: int) -> int:
+        base = allocate(max(count_bytes, 256))
+        self._stack.callback(release, base)
+        return base
+
+    def _prepared(self, compiled: CompiledRung, shared: DeviceArrays) -> list[_Step]:
+        own: dict[str, int] = {}
+        known = {b.name for b in self._launch.buffers}
+        launches = bound_launches(compiled.spec, self._launch.sizes, compiled.constants)
+        for buffer in (b for launch in launches for b in launch.buffers):
+            if buffer.name not in known and buffer.name not in own:
+                own[buffer.name] = self._allocated(_bytes_of(buffer))
+
+        def pointer(name: str) -> int:
+            return own[name] if name in own else shared.pointer(name)
+
+        inputs = [b.name for b in self._launch.buffers if b.is_read_first]
+        steps = []
+        for program, launch, cleared in zip(compiled.programs, launches, cleared_before(launches, inputs), strict=True):
+            zeros = tuple((pointer(b.name), _bytes_of(b)) for b in cleared)
+            kernel = self._executor.kernel(program, launch)
+            steps.append(_Step(kernel, launch, kernel_arguments(launch, pointer), zeros))
+        return steps
+
+    def time_us(self, name: str) -> float:
+        """Microseconds of one rung, all its kernels, after everything was driven out of the L2."""
+        executor = self._executor
+        self._count += 1
+        fill(self._scratch, self._count % 256, self._flush_bytes, executor.stream_handle)
+        executor.stream.record(self._start)
+        for step in self._steps[name]:
+            for address, count_bytes in step.cleared:  # a part of what the rung costs
+                fill(address, 0, count_bytes, executor.stream_handle)
+            executor.launch(step.kernel, step.launch, None, step.arguments)  # type: ignore[arg-type]  # not asked for
+        executor.stream.record(self._end)
+        synchronize(executor.stream_handle)
+        return float(self._end - self._start) * 1000.0
+
+    def _event(self) -> Any:
+        from cuda.core import EventOptions
+
+        try:
+            options = EventOptions(timing_enabled=True)
+        except TypeError:
+            options = EventOptions(enable_timing=True)  # cuda-core 1.0
+        return self._executor.device.create_event(options)
+
+
+def _bytes_of(buffer: BoundArray) -> int:
+    return buffer.storage_elements * buffer.dtype.item_bytes
+
+
+def bench(
+    family: Family,
+    rungs: tuple[Rung, ...],
+    dtypes: tuple[str, ...],
+    sizes: tuple[str, ...],
+    info: GpuInfo,
+    settings: Settings,
+    progress: Callable[[str], None],
+    plan: Plan | None = None,
+) -> LadderBench:
+    """Judge, then time, each of the rungs for each element type and set of sizes.
+
+    Args:
+        plan: when to stop; by default 10 seconds a set.
+    """
+    executor = GpuExecutor(info)
+    timed: list[TimedRung] = []
+    for dtype in dtypes:
+        passed: dict[str, CompiledRung] = {}
+        failed: dict[str, str] = {}
+        for rung in rungs:
+            if dtype in rung.dtypes:
+                progress(f"{family.name} {rung.name}, {dtype}: is it right here")
+                compiled, why = _judged(family, rung, dtype, executor, settings)
+                if compiled is not None and not why:
+                    passed[rung.name] = compiled
+                else:
+                    failed[rung.name] = why
+        for size in sizes:
+            progress(f"{family.name}, {dtype}, {size}: timing")
+            timed += _timed(family, rungs, dtype, size, passed, failed, executor, plan or Plan())
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    return LadderBench(family.name, family.title, info.name, info.driver, date, tuple(timed))
+
+
+def _arch_for(rung: Rung, info: GpuInfo) -> str:
+    """A card runs its own code; with an ``a`` where the rung asks for what only that architecture has."""
+    least = rung.min_arch or ""
+    return f"{info.arch}a" if least.endswith("a") and least.removesuffix("a") == info.arch else info.arch
+
+
+def _judged(
+    family: Family, rung: Rung, dtype: str, executor: GpuExecutor, settings: Settings
+) -> tuple[CompiledRung | None, str]:
+    """A rung built for the card, and what is wrong with it there: "" where it passed at every small set."""
+    try:
+        compiled = compile_rung(rung_spec(family, rung, dtype), settings, _arch_for(rung, executor.info))
+    except TilewrightError as error:
+        return None, error.message
+    for size in family.emulated_sets(rung):
+        done = run_on_gpu(compiled, operation(family, dtype, family.sizes[size]), executor)
+        if not done.passed:
+            return compiled, f"{size}: {done.message}"
+    return compiled, ""
+
+
+def _timed(
+    family: Family,
+    rungs: tuple[Rung, ...],
+    dtype: str,
+    size: str,
+    passed: Mapping[str, CompiledRung],
+    failed: Mapping[str, str],
+    executor: GpuExecutor,
+    plan: Plan,
+) -> list[TimedRung]:
+    sizes = family.sizes[size]
+    out = [TimedRung(r.name, r.technique, dtype, size, sizes, "not_run") for r in rungs if dtype in r.dtypes]
+    out = [replace(r, verdict="failed", message=failed[r.rung]) if r.rung in failed else r for r in out]
+    out = [replace(r, message=family.rung(r.rung).misfit(sizes)) if r.rung in passed else r for r in out]
+    ready = {r.rung: passed[r.rung] for r in out if r.rung in passed and not r.message}
+    if not ready:
+        return out
+    launch = operation_launch(family, dtype, sizes)
+    arrays = {**make_inputs(launch, 0), **poisoned_outputs(launch, POISONS[0])}
+    try:
+        with RungStopwatch(executor, ready, launch, arrays) as stopwatch:
+            samples = sample(stopwatch, list(ready), plan)
+    except DeviceError as error:
+        why = f"the GPU failed while timing: {executor.bury(error)}"
+        return [replace(r, message=why) if r.rung in ready else r for r in out]
+    base = next(iter(samples.values()))
+    total_bytes, flops = (figure(text, family, sizes, dtype) for text in (family.bytes, family.flops))
+    return [_rated(r, samples[r.rung], base, total_bytes, flops) if r.rung in ready else r for r in out]
+
+
+def _rated(rung: TimedRung, times: list[float], base: list[float], total_bytes: float, flops: float) -> TimedRung:
+    figures, ratio = spread(times), speedup(base, times)
+    return replace(
+        rung,
+        verdict="passed",
+        median_us=figures.median_us,
+        min_us=figures.min_us,
+        iqr_us=figures.iqr_us,
+        samples=figures.samples,
+        gbps=total_bytes / figures.median_us / 1e3,
+        gflops=flops / figures.median_us / 1e3 if flops else None,
+        speedup=ratio.value,
+        speedup_low=ratio.low,
+        speedup_high=ratio.high,
+    )

@@ -1,0 +1,185 @@
+"""`tilewright ladder`: families listed, rungs shown, run in the emulator, timed on a card."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from tilewright.errors import EXIT_CHECK_FAILED, EXIT_MISSING, EXIT_OK, TilewrightError
+from tilewright.ladder.claims import Evidence, check_claims
+from tilewright.ladder.compiling import CompiledRung, dynamic_smem_bytes
+from tilewright.ladder.family import Family, Rung, load_families, load_family
+from tilewright.ladder.report import (
+    ClaimRecord,
+    FamilyEntry,
+    LadderBench,
+    LadderList,
+    LadderRun,
+    LadderShow,
+    RungRecord,
+    ShownRung,
+)
+from tilewright.ladder.specs import bound_launches
+from tilewright.settings import Settings
+
+Progress = Callable[[str], None]
+DEFAULT_SIZE = "small"
+
+
+@dataclass(frozen=True)
+class ClimbOutcome:
+    """What a run or a bench came to, and the exit code: 0, or 1 where a rung failed or does not show its claims."""
+
+    report: LadderRun | LadderBench
+    exit_code: int
+
+
+def list_families() -> LadderList:
+    """Every family that the package holds."""
+    return LadderList(
+        tuple(FamilyEntry(f.name, f.title, f.op, f.dtypes, tuple(r.name for r in f.rungs)) for f in load_families())
+    )
+
+
+def show_family(name: str, rung: str | None = None) -> LadderShow:
+    """A family's rungs with their sources, each against the one before; or one of them.
+
+    Raises:
+        TilewrightError: ``ladder/no_family``, ``ladder/no_rung``.
+    """
+    family = load_family(name)
+    rungs = (family.rung(rung),) if rung else family.rungs
+    return LadderShow(family.name, family.title, family.op, tuple(_shown(family, r) for r in rungs))
+
+
+def _shown(family: Family, rung: Rung) -> ShownRung:
+    before = family.before(rung)
+    source = rung.file.read_text("utf-8")
+    diff = ""
+    if before is not None:
+        old = before.file.read_text("utf-8").splitlines()
+        diff = "\n".join(difflib.unified_diff(old, source.splitlines(), before.file.name, rung.file.name, lineterm=""))
+    return ShownRung(
+        rung.name,
+        f"{family.name}/{rung.file.name}",
+        rung.technique,
+        rung.changes,
+        before.name if before else None,
+        rung.generated_from,
+        rung.min_arch,
+        rung.dtypes,
+        tuple(claim.text for claim in rung.claims),
+        source,
+        diff,
+    )
+
+
+def run_family(
+    name: str,
+    *,
+    rung: str | None = None,
+    dtype: str | None = None,
+    size: str | None = None,
+    arch: str | None = None,
+    settings: Settings,
+    progress: Progress = lambda _: None,
+) -> ClimbOutcome:
+    """Run rungs in the emulator, with counters, and check what they claim.
+
+    Args:
+        rung: one of them; None for all. dtype: None for the family's first. size: name of a set; None for ``small``.
+            ``all`` for every dtype, or every set that is emulated.
+
+    Raises:
+        TilewrightError: ``ladder/no_family``, ``ladder/no_rung``, ``ladder/no_dtype``, ``ladder/no_size``; what
+            building raises.
+    """
+    family = load_family(name)
+    rungs = (family.rung(rung),) if rung else family.rungs
+    evidence = Evidence(settings, arch)
+    records: list[RungRecord] = []
+    for kind in _chosen(dtype, family.dtypes, family.dtypes[0], "dtype"):
+        for at in _chosen(size, family.emulated_sets(), DEFAULT_SIZE, "size"):
+            for one in rungs:
+                progress(f"{family.name} {one.name}, {kind}, {at}")
+                records.append(_run(family, one, kind, at, evidence))
+    report = LadderRun(family.name, family.title, family.op, "emulator", tuple(records))
+    ran = [r for r in records if r.verdict != "not_run"]
+    return ClimbOutcome(report, EXIT_OK if all(r.holds for r in ran) else EXIT_CHECK_FAILED)
+
+
+def _chosen(asked: str | None, known: Iterable[str], default: str, what: str) -> tuple[str, ...]:
+    known = tuple(known)
+    if asked == "all":
+        return known
+    if (asked or default) not in known:
+        raise TilewrightError(
+            f"ladder/no_{what}", f"there is no {what} '{asked or default}'.", {}, f"There are: all, {', '.join(known)}."
+        )
+    return (asked or default,)
+
+
+def _run(family: Family, rung: Rung, dtype: str, size: str, evidence: Evidence) -> RungRecord:
+    sizes = family.sizes[size]
+    blank = RungRecord(rung.name, rung.technique, rung.changes, dtype, size, sizes, "", "not_run")
+    why = f"it takes {', '.join(rung.dtypes)}" if dtype not in rung.dtypes else rung.misfit(sizes)
+    if why:
+        return replace(blank, message=why)
+    compiled = evidence.compiled(family, rung, dtype)
+    done = evidence.run(family, rung, dtype, size)
+    record = replace(
+        blank,
+        arch=compiled.arch,
+        verdict="passed" if done.passed else "not_run" if done.is_unsupported else "failed",
+        message=done.message,
+        max_abs_error=done.max_abs if done.tolerance else None,
+        tolerance=done.tolerance,
+        registers=compiled.registers,
+        smem_bytes=_smem_bytes(compiled, family, size),
+        spill_bytes=compiled.spill_bytes,
+        counters=done.counters,
+    )
+    if not done.passed:
+        return record
+    claims = tuple(ClaimRecord(c.claim.text, c.found, c.holds) for c in check_claims(family, rung, evidence))
+    return replace(record, claims=claims)
+
+
+def _smem_bytes(compiled: CompiledRung, family: Family, size: str) -> int:
+    launches = bound_launches(compiled.spec, family.sizes[size], compiled.constants)
+    return compiled.smem_bytes + dynamic_smem_bytes(launches)
+
+
+def bench_family(
+    name: str,
+    *,
+    rung: str | None = None,
+    dtype: str | None = None,
+    size: str | None = None,
+    settings: Settings,
+    progress: Progress = lambda _: None,
+) -> ClimbOutcome:
+    """Time rungs on this machine's GPU, interleaved, each after it has passed at the small sets there.
+
+    Args:
+        size: name of a set; None for ``default``. dtype: None for the family's first, ``all`` for every one.
+
+    Raises:
+        TilewrightError: ``gpu/none`` (exit 3) where there is no GPU; else as `run_family`.
+    """
+    family = load_family(name)
+    rungs = (family.rung(rung),) if rung else family.rungs
+    dtypes = _chosen(dtype, family.dtypes, family.dtypes[0], "dtype")
+    chosen = _chosen(size, family.sizes, "default", "size")
+    from tilewright.gpu.device import find_gpu
+
+    info = find_gpu()
+    if info is None:
+        hint = "nvidia-smi shows why; `tilewright ladder run` needs none."
+        raise TilewrightError("gpu/none", "Times need a GPU, and none was found.", {}, hint, EXIT_MISSING)
+    from tilewright.ladder.timing import bench
+
+    report = bench(family, rungs, dtypes, chosen, info, settings, progress)
+    failed = any(r.verdict == "failed" for r in report.rungs)
+    return ClimbOutcome(report, EXIT_CHECK_FAILED if failed else EXIT_OK)
