@@ -99,7 +99,7 @@ def _triton(op: Op, chosen: Candidate) -> TritonSkeleton:
     if isinstance(op, Attention):
         return attention_triton(_half(op.dtype), d=op.d, causal=op.causal, **dict(tile))
     if isinstance(op, Convolution):
-        raise _missing("Triton", "convolution")
+        raise _missing("Triton skeleton of a convolution")
     warps = tile["threads"] // 32
     if isinstance(op, Elementwise):
         block = tile["threads"] * tile["loads"] * chosen.vector_bytes["x"] // _item_bytes(op.dtype)
@@ -116,13 +116,13 @@ def _row_op(op: RowReduction) -> RowOp:
 def _half(dtype: str) -> HalfDType:
     short = _float(dtype)
     if short == "fp32":
-        raise _missing("CUDA", "attention or convolution of float32")
+        raise _missing("attention or convolution of float32")
     return short
 
 
 def _float(dtype: str) -> FloatDType:
     if dtype not in _FLOATS:
-        raise _missing("CUDA", f"kernel of {dtype}")
+        raise _missing(f"skeleton of {dtype}")
     return _FLOATS[dtype]
 
 
@@ -130,9 +130,10 @@ def _item_bytes(dtype: str) -> int:
     return 4 if dtype == "float32" else 2
 
 
-def _missing(language: str, what: str) -> TilewrightError:
-    message = f"There is no {language} skeleton of a {what}."
-    return TilewrightError("tile/no_skeleton", message, {"floats": get_args(FloatDType)}, "", EXIT_REFUSED)
+def _missing(what: str) -> TilewrightError:
+    return TilewrightError(
+        "tile/no_skeleton", f"There is no {what} here.", {"floats": get_args(FloatDType)}, "", EXIT_REFUSED
+    )
 
 
 _SIZES: Mapping[type, Callable[..., Mapping[str, int]]] = {
