@@ -18,7 +18,7 @@ from tilewright.settings import Settings
 from tilewright.skeleton.elements import GemmDType
 from tilewright.skeleton.gemm import GemmTile, Vectors, gemm_cuda, why_no_gemm
 from tilewright.tile import resources, space
-from tilewright.tile.ops import Gemm
+from tilewright.tile.ops import Gemm, skeleton_dtype
 
 ARCH = load_arch("sm_90a")
 # All of them: TILEWRIGHT_TILES=1000 pytest tests/unit/test_tile_space.py
@@ -84,6 +84,7 @@ def test_what_else_is_rejected_has_no_kernel_or_fits_on_no_sm(code: str) -> None
         (GemmTile(256, 128, 32, 2, 4, 3, 1, 1), "float16", "sm_80"),  # 32 B
         (GemmTile(128, 128, 32, 2, 2, 2, 1, 1), "float32", "sm_86"),  # 56 B
         (GemmTile(256, 128, 32, 4, 2, 3, 1, 1), "float32", "sm_90a"),  # 16 B
+        (GemmTile(128, 128, 16, 2, 2, 4, 1, 1), "float32", "sm_86"),  # 8 B
         (GemmTile(128, 128, 128, 2, 2, 2, 1, 1), "int8", "sm_86"),  # 104 B
         (GemmTile(256, 128, 128, 4, 2, 4, 1, 1), "int8", "sm_90a"),  # 40 B
     ],
@@ -103,10 +104,17 @@ def test_rows_too_narrow_for_copies_need_more_registers() -> None:
     assert tile not in space.legal_space(Gemm(4096, 4095, 4096), ARCH, h200())
 
 
-def test_int8_is_not_spilled_for_blocks_that_do_not_fit_anyway() -> None:
-    tile = GemmTile(32, 256, 64, 1, 4, 4, 1, 1)
-    assert tile in space.tiles("int8", load_arch("sm_86")).legal
-    assert compiled(tile, "sm_86", "int8").resources.spill_bytes == 0
+@pytest.mark.parametrize(
+    ("tile", "dtype", "arch"),
+    [
+        (GemmTile(32, 256, 64, 1, 4, 4, 1, 1), "int8", "sm_86"),  # 24 B without a bound of one block
+        (GemmTile(64, 128, 32, 4, 2, 4, 1, 1), "float32", "sm_90a"),  # 8 B
+    ],
+    ids=str,
+)
+def test_nothing_is_spilled_for_the_sake_of_more_blocks(tile: GemmTile, dtype: str, arch: str) -> None:
+    assert tile in space.tiles(dtype, load_arch(arch)).legal
+    assert compiled(tile, arch, skeleton_dtype(dtype)).resources.spill_bytes == 0
 
 
 def test_a_broken_rule_would_let_a_tile_through_that_spills(monkeypatch: pytest.MonkeyPatch) -> None:

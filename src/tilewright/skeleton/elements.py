@@ -52,8 +52,8 @@ class Element:
         words: what else the texts ask for: ``mma``, ``mma_k``, ``constraint``, ``piece``, ``to_pair``, …
         load_b, helpers, b_swizzle: texts.
         fill: of the inputs, in the sidecar.
-        bounds: of the launch. Left alone, ptxas aims at more resident blocks and spills a little for it, of INT8; told
-            that one block is enough, it does not, and as many fit.
+        bounds: of the launch. Left alone, ptxas aims at more resident blocks and spills a little for it, of INT8 and
+            TF32; told that one block is enough, it does not.
     """
 
     title: str
@@ -149,6 +149,7 @@ _TF32 = Element(
     load_b="gemm_b32.cu",
     helpers="gemm_round32.cu",
     b_swizzle="gemm_swizzle32.cu",
+    bounds="THREADS, 1",
 )
 
 _FP32 = Element(

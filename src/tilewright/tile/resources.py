@@ -18,13 +18,13 @@ MMA_K_BYTES = 32
 LDMATRIX_N = 16
 COPY_BYTES = 16
 REGISTER_BYTES = 4
-# Fitted to what ptxas (NVRTC 13.5) gave 420 FP16 tiles on sm_90a, every warp grid and both depths among them, and 180
+# Fitted to what ptxas (NVRTC 13.5) gave 420 FP16 tiles on sm_90a, every warp grid and both depths among them, and 500
 # tiles of all types on sm_80 to sm_120a. The first three separate those that spill from those that do not, without
 # letting one through that does; with the others the resident blocks come out as compiled for 96 % of the tiles.
 NEEDED_BASE = 45
 NEEDED_PER_COPY_B = 1.5
 # Fragments as they were read stand beside those that are rounded (TF32), or sorted into bytes (INT8).
-NEEDED_PER_STEP = {"tf32": 5, "int8": 7}
+NEEDED_PER_STEP = {"tf32": 7, "int8": 7}
 NEEDED_BY_NARROW_ROWS = 8  # rows of less than 4-byte vectors pass through registers
 FRAGMENT_WEIGHT = 1.2
 COPY_A_WEIGHT = 0.5
