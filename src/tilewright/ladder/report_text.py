@@ -98,7 +98,7 @@ def _run_columns(rows: list[RungRecord]) -> list[Column]:
         Column("bank\nconflicts", counted("shared_conflicts"), 1),
         Column("\nregisters", tuple(Cell(number(row.registers)) for row in rows), 2),
         Column("\nshared", tuple(Cell(kib(row.smem_bytes)) for row in rows), 2),
-        Column("max\nerror", tuple(Cell(number(row.max_abs_error)) for row in rows), 2),
+        Column("largest\nerror", tuple(Cell(number(row.max_abs_error)) for row in rows), 2),
     ]
 
 
@@ -106,7 +106,7 @@ def _claim_cell(row: RungRecord) -> Cell:
     if not row.claims:
         return Cell("-")
     held = sum(claim.holds for claim in row.claims)
-    return Cell(f"{held} of {len(row.claims)}", "good" if held == len(row.claims) else "bad")
+    return Cell(f"{held}/{len(row.claims)}", "good" if held == len(row.claims) else "bad")
 
 
 def _figure(counters: Mapping[str, float], name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,11 +68,20 @@ def sidecar_text(family: Family, rung: Rung, launch: KernelLaunch, dtype: str) -
         lines.append(f"flags = {_toml(list(rung.flags))}")
     lines += ["", "[launch]", f"grid = {_toml(list(launch.grid))}", f"block = {_toml(list(launch.block))}"]
     lines += [f"shared_bytes = {_toml(launch.shared_bytes)}", "", "[sizes]"]
-    lines += [f"{name} = {_toml(dict(sizes))}" for name, sizes in family.sizes.items() if not rung.misfit(sizes)]
+    lines += [f"{name} = {_toml(dict(sizes))}" for name, sizes in _sets(family, rung).items()]
     for arg in launch.args:
         table = {**arg, "dtype": dtype if arg["dtype"] == ELEMENT else arg["dtype"]}
         lines += ["", "[[args]]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
     return "\n".join((*lines, "", "[assume]", "no_alias = true", ""))
+
+
+def _sets(family: Family, rung: Rung) -> dict[str, Mapping[str, int]]:
+    """The sets that a rung takes. Where ``default`` is none of them, the largest one stands in for it."""
+    taken = {name: sizes for name, sizes in family.sizes.items() if not rung.misfit(sizes)}
+    if "default" in taken:
+        return taken
+    largest = max(taken.values(), key=lambda sizes: math.prod(sizes.values()), default=family.sizes["default"])
+    return {"default": largest, **taken}
 
 
 def bound_launches(spec: RungSpec, sizes: Mapping[str, int], constants: Mapping[str, int | float]) -> list[BoundLaunch]:

@@ -10,12 +10,14 @@ extern "C" __global__ void transpose(const TW_T* __restrict__ x, TW_T* __restric
     int column = blockIdx.x * TILE + threadIdx.x;
     int row = blockIdx.y * TILE + threadIdx.y;
     for (int i = 0; i < TILE; i += ROWS) {
-        if (row + i < M && column < N) tile[threadIdx.y + i][threadIdx.x] = x[(long long)(row + i) * ld_x + column];
+        int r = threadIdx.y + i;
+        if (row + i < M && column < N) tile[r][threadIdx.x] = x[(long long)(row + i) * ld_x + column];
     }
     __syncthreads();
     int out_column = blockIdx.y * TILE + threadIdx.x;
     int out_row = blockIdx.x * TILE + threadIdx.y;
     for (int i = 0; i < TILE; i += ROWS) {
-        if (out_row + i < N && out_column < M) y[(long long)(out_row + i) * M + out_column] = tile[threadIdx.x][threadIdx.y + i];
+        int at = threadIdx.y + i;
+        if (out_row + i < N && out_column < M) y[(long long)(out_row + i) * M + out_column] = tile[threadIdx.x][at];
     }
 }
