@@ -69,7 +69,7 @@ def test_a_rung_keeps_its_tolerance_at_every_small_size(
 @pytest.mark.parametrize(("family", "rung"), RUNGS, ids=name_of)
 def test_a_rung_shows_what_it_claims(evidence: Evidence, family: Family, rung: Rung) -> None:
     results = check_claims(family, rung, evidence)
-    assert results, "a rung that claims nothing teaches nothing"
+    assert results or rung is family.rungs[0], "a rung that claims nothing teaches nothing"
     assert [r.text for r in results if not r.holds] == []
 
 
