@@ -30,7 +30,8 @@
     grid       = ["ceil_div(N, TILE)", "ceil_div(M, TILE)"]
     block      = ["TILE", 8]
     # optional: shared_bytes, defines = { TILE = 32 }, flags, dtypes, min_arch, generated_from,
-    # limits = { N = { at_most = 8192, multiple_of = 4 } },
+    # limits = { N = { at_most = 8192, multiple_of = 4 } },   # what it can do at all; at_least too
+    # best_for = { N = { at_most = 1024 } },   # who names no rung gets the last one whose best_for and limits fit
     # args = ["x", "partial", { name = "y", role = "inout", fill = "zeros()" },
     #          { name = "k", dtype = "int32", value = 3 }]
     # scratch = [ { name = "partial", dtype = "float32", shape = ["64"] } ]
@@ -51,7 +52,7 @@ use every constant of the file and every define.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -119,9 +120,19 @@ class Limit:
 
     at_most: int | None = None
     multiple_of: int = 1
+    at_least: int = 0
 
     def allows(self, value: int) -> bool:
-        return (self.at_most is None or value <= self.at_most) and value % self.multiple_of == 0
+        return self.at_least <= value <= (value if self.at_most is None else self.at_most) and not (
+            value % self.multiple_of
+        )
+
+    @property
+    def text(self) -> str:
+        least = f"at least {self.at_least}" if self.at_least else ""
+        most = f"at most {self.at_most}" if self.at_most is not None else ""
+        step = f"a multiple of {self.multiple_of}" if self.multiple_of > 1 else ""
+        return " and ".join(filter(None, (least, most, step)))
 
 
 @dataclass(frozen=True)
@@ -136,7 +147,8 @@ class Rung:
         dtypes: element types that it takes.
         min_arch: the least architecture, or None. generated_from: the rung that `tilewright pipeline` makes it of.
         defines, flags: for the compiler.
-        limits: by size. claims: what it has to show. line: in ``ladder.toml``.
+        limits: by size. best_for: by size, where the rung is chosen when none is named.
+        claims: what it has to show. line: in ``ladder.toml``.
     """
 
     name: str
@@ -150,6 +162,7 @@ class Rung:
     defines: Mapping[str, str | int | float] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
     limits: Mapping[str, Limit] = field(default_factory=dict)
+    best_for: Mapping[str, Limit] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     line: int | None = None
 
@@ -157,9 +170,7 @@ class Rung:
         """Which limit a set of sizes breaks; "" for none."""
         for name, limit in self.limits.items():
             if not limit.allows(sizes[name]):
-                most = f"at most {limit.at_most}" if limit.at_most is not None else ""
-                step = f"a multiple of {limit.multiple_of}" if limit.multiple_of > 1 else ""
-                return f"{name} = {sizes[name]}; {self.name} takes {' and '.join(filter(None, (most, step)))}"
+                return f"{name} = {sizes[name]}; {self.name} takes {limit.text}"
         return ""
 
 
@@ -207,6 +218,22 @@ class Family:
                 return found[0]
         known = ", ".join(r.name for r in self.rungs)
         raise TilewrightError("ladder/no_rung", f"{self.name} has no rung '{name}'.", {}, f"It has: {known}.")
+
+    def best(self, sizes: Mapping[str, int], dtype: str, runs_on: Callable[[str], bool]) -> Rung:
+        """The rung for who names none: the last one that takes the sizes, is meant for them, and runs there.
+
+        Args:
+            runs_on: whether the card runs code of an architecture, such as a rung's ``min_arch``.
+
+        Raises:
+            TilewrightError: ``ladder/no_rung``.
+        """
+        for rung in reversed(self.rungs):
+            fits = all(limit.allows(sizes[name]) for name, limit in (*rung.limits.items(), *rung.best_for.items()))
+            if fits and dtype in rung.dtypes and (rung.min_arch is None or runs_on(rung.min_arch)):
+                return rung
+        facts = {"sizes": dict(sizes), "dtype": dtype}
+        raise TilewrightError("ladder/no_rung", f"no rung of {self.name} takes these sizes in {dtype}.", facts)
 
     def before(self, rung: Rung) -> Rung | None:
         """The rung below; None for the first."""

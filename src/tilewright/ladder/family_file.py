@@ -18,7 +18,7 @@ FAMILY_KEYS = (
 LAUNCH_KEYS = ("kernel", "grid", "block", "shared_bytes", "args")
 RUNG_KEYS = (
     *LAUNCH_KEYS,
-    *("file", "technique", "changes", "defines", "flags", "dtypes", "min_arch", "generated_from", "limits"),
+    *("file", "technique", "changes", "defines", "flags", "dtypes", "min_arch", "generated_from", "limits", "best_for"),
     *("scratch", "passes", "shows"),
 )
 CLAIM_KEYS = ("counter", "sass", "resource", "against", "size", "dtype", *RELATIONS)
@@ -172,7 +172,8 @@ def _rung(part: _Part, args: tuple[ArgTable, ...], dtypes: tuple[str, ...], size
         part.get("generated_from", str, None),
         dict(part.get("defines", dict, {})),
         part.texts("flags"),
-        _limits(part, sizes["default"]),
+        _limits(part, "limits", sizes["default"]),
+        _limits(part, "best_for", sizes["default"]),
         tuple(_claim(p, taken, sizes) for p in part.parts("shows")),
         part.line(),
     )
@@ -203,14 +204,14 @@ def _chosen(part: _Part, index: int, item: object, pool: Mapping[str, ArgTable])
     return _argument(_Part(whole, given.path, given.file, given.lines))
 
 
-def _limits(part: _Part, sizes: Mapping[str, int]) -> dict[str, Limit]:
-    part.get("limits", dict, {})
+def _limits(part: _Part, key: str, sizes: Mapping[str, int]) -> dict[str, Limit]:
     out = {}
-    for name in part.data.get("limits", {}):
+    for name in part.get(key, dict, {}):
         if name not in sizes:
-            raise part.error("bad_value", f"'{name}' is no size of the family.", "limits", name)
-        row = part.part("limits").get(name, dict) and part.part("limits").part(name).only(("at_most", "multiple_of"))
-        out[name] = Limit(row.get("at_most", int, None), row.get("multiple_of", int, 1))
+            raise part.error("bad_value", f"'{name}' is no size of the family.", key, name)
+        part.part(key).get(name, dict)
+        row = part.part(key).part(name).only(("at_most", "at_least", "multiple_of"))
+        out[name] = Limit(row.get("at_most", int, None), row.get("multiple_of", int, 1), row.get("at_least", int, 0))
     return out
 
 

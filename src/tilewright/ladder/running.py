@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.errors import TilewrightError
 from tilewright.ladder.compiling import CompiledRung
-from tilewright.ladder.family import Family, KernelLaunch, Rung
-from tilewright.ladder.specs import bound_launches, figure, sidecar_text
+from tilewright.ladder.family import Family
+from tilewright.ladder.specs import bound_launches, figure, operation_spec
 from tilewright.launch.bind import BoundLaunch, bind
 from tilewright.launch.dtypes import DTYPES, DType
 from tilewright.launch.executor import Hazard, Program
 from tilewright.launch.inputs import make_inputs, poisoned_outputs
-from tilewright.launch.sidecar import parse_sidecar
 from tilewright.verification.compare import place_of, root_mean_square, within
 from tilewright.verification.reference import Reference
 from tilewright.verification.runs import POISONS
@@ -116,9 +115,7 @@ def operation(
 
 def operation_launch(family: Family, dtype: str, sizes: Mapping[str, int]) -> BoundLaunch:
     """The family's own arguments at sizes: no rung's scratch, and nothing that is launched."""
-    bare = Rung("operation", family.file, "", "", (), family.dtypes)
-    text = sidecar_text(family, bare, KernelLaunch("operation", (1,), (1,), 0, family.args), dtype)
-    return bind(parse_sidecar(text, family.file), sizes, {})
+    return bind(operation_spec(family, dtype), sizes, {})
 
 
 def _sprinkle(storage: np.ndarray, dtype: DType, specials: tuple[str, ...]) -> None:

@@ -75,6 +75,13 @@ def sidecar_text(family: Family, rung: Rung, launch: KernelLaunch, dtype: str) -
     return "\n".join((*lines, "", "[assume]", "no_alias = true", ""))
 
 
+def operation_spec(family: Family, dtype: str) -> LaunchSpec:
+    """The family's own arguments as a sidecar: it launches nothing."""
+    bare = Rung("operation", family.file, "", "", (), family.dtypes)
+    text = sidecar_text(family, bare, KernelLaunch("operation", (1,), (1,), 0, family.args), dtype)
+    return parse_sidecar(text, family.file)
+
+
 def _sets(family: Family, rung: Rung) -> dict[str, Mapping[str, int]]:
     """The sets that a rung takes. Where ``default`` is none of them, the largest one stands in for it."""
     taken = {name: sizes for name, sizes in family.sizes.items() if not rung.misfit(sizes)}

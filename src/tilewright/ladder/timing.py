@@ -15,6 +15,7 @@ from tilewright.gpu.executor import GpuExecutor, kernel_arguments
 from tilewright.gpu.stopwatch import LEAST_FLUSH_BYTES
 from tilewright.ladder.compiling import CompiledRung, compile_rung
 from tilewright.ladder.family import Family, Rung
+from tilewright.ladder.launching import arch_of
 from tilewright.ladder.report import LadderBench, TimedRung
 from tilewright.ladder.running import Operation, RungRun, judge, operation, operation_launch
 from tilewright.ladder.specs import bound_launches, cleared_before, figure, rung_spec
@@ -187,18 +188,12 @@ def bench(
     return LadderBench(family.name, family.title, info.name, info.driver, date, tuple(timed))
 
 
-def _arch_for(rung: Rung, info: GpuInfo) -> str:
-    """A card runs its own code; with an ``a`` where the rung asks for what only that architecture has."""
-    least = rung.min_arch or ""
-    return f"{info.arch}a" if least.endswith("a") and least.removesuffix("a") == info.arch else info.arch
-
-
 def _judged(
     family: Family, rung: Rung, dtype: str, executor: GpuExecutor, settings: Settings
 ) -> tuple[CompiledRung | None, str]:
     """A rung built for the card, and what is wrong with it there: "" where it passed at every small set."""
     try:
-        compiled = compile_rung(rung_spec(family, rung, dtype), settings, _arch_for(rung, executor.info))
+        compiled = compile_rung(rung_spec(family, rung, dtype), settings, arch_of(rung, executor.info))
     except TilewrightError as error:
         return None, error.message
     for size in family.emulated_sets(rung):

@@ -1,0 +1,241 @@
+"""Rungs called from Python on arrays that lie on a card: ``Ladder().call("transpose", {"x": x, "y": y})``."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tilewright.errors import EXIT_MISSING, TilewrightError
+from tilewright.gpu.device import GpuInfo, arch_mismatch, find_gpu
+from tilewright.gpu.driver import DeviceError, allow_shared_bytes, checked, faults, fill, launch_kernel
+from tilewright.gpu.executor import kernel_arguments
+from tilewright.ladder.compiling import CompiledRung, compile_rung
+from tilewright.ladder.family import Family, Rung, load_family
+from tilewright.ladder.specs import bound_launches, cleared_before, operation_spec, rung_spec
+from tilewright.ladder.views import DeviceView, bound_operation, device_view_of
+from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
+from tilewright.settings import Settings
+
+if TYPE_CHECKING:
+    import numpy as np
+
+KEPT_PLANS = 256
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One kernel of a plan. ``cleared``: arrays that have to be zero before it."""
+
+    kernel: Any
+    launch: BoundLaunch
+    cleared: tuple[BoundArray, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A rung at sizes, loaded on a card. ``scratch``: bytes of each array that is the rung's own."""
+
+    rung: Rung
+    steps: tuple[_Step, ...]
+    scratch: Mapping[str, int]
+
+
+class Ladder:
+    """Compiled rungs, loaded on cards as they are needed. Builds come from the cache that all processes share."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._settings = settings or Settings.from_environment()
+        self._families: dict[str, Family] = {}
+        self._cards: dict[int, GpuInfo] = {}
+        self._specs: dict[tuple[str, str], Any] = {}
+        self._loaded: dict[tuple[str, str, str, int], tuple[CompiledRung, list[Any]]] = {}
+        self._plans: OrderedDict[Any, Plan] = OrderedDict()
+        self._codes: list[Any] = []  # the loaded cubins, which must outlive their kernels
+
+    def call(
+        self,
+        family: str,
+        arrays: Mapping[str, Any],
+        *,
+        rung: str | None = None,
+        sizes: Mapping[str, int] | None = None,
+        scalars: Mapping[str, float] | None = None,
+        stream: int = 0,
+    ) -> Rung:
+        """Launch a rung on a stream; it does not wait for it.
+
+        Args:
+            arrays: by argument, inputs and outputs: PyTorch tensors, or anything with DLPack or
+                ``__cuda_array_interface__``, on one card.
+            rung: its name; None for the last one that is meant for these sizes.
+            sizes: those that no shape gives. scalars: values in place of those in ``ladder.toml`` (``eps``).
+            stream: the handle of a CUDA stream; 0 is the default one.
+
+        Returns:
+            The rung that was launched.
+
+        Raises:
+            TilewrightError: ``gpu/none`` (exit 3); ``ladder/…`` for arrays that the family does not take, naming the
+                limit; ``ladder/launch`` where the driver refuses the launch.
+        """
+        views = {name: device_view_of(name, array, stream) for name, array in arrays.items()}
+        try:
+            return self._launch(self._family(family), views, rung, sizes or {}, scalars or {}, stream)
+        except DeviceError as fault:
+            raise TilewrightError("ladder/launch", f"{family} could not be launched: {fault}.") from None
+
+    def _family(self, name: str) -> Family:
+        if name not in self._families:
+            self._families[name] = load_family(name)
+        return self._families[name]
+
+    def _launch(
+        self,
+        family: Family,
+        views: Mapping[str, DeviceView],
+        rung: str | None,
+        sizes: Mapping[str, int],
+        scalars: Mapping[str, float],
+        stream: int,
+    ) -> Rung:
+        from cuda.core import Device
+
+        dtype = element_type(family, views)
+        first = next(iter(views.values()))
+        shapes = tuple((n, v.shape, v.strides, v.dtype, v.device) for n, v in views.items())
+        key = (family.name, rung, dtype, shapes, tuple(sizes.items()), tuple(scalars.items()))
+        Device(first.device).set_current()
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plan(family, rung, dtype, views, sizes, scalars, first.device)
+            self._plans[key] = plan
+            if len(self._plans) > KEPT_PLANS:
+                self._plans.popitem(last=False)
+        own = {name: _Scratch(count_bytes, stream) for name, count_bytes in plan.scratch.items()}
+
+        def pointer(name: str) -> int:
+            return own[name].pointer if name in own else views[name].pointer
+
+        for step in plan.steps:
+            for array in step.cleared:
+                fill(pointer(array.name), 0, array.storage_elements * array.dtype.item_bytes, stream)
+            arguments: list[np.generic | np.ndarray] = kernel_arguments(step.launch, pointer)
+            one = step.launch
+            launch_kernel(step.kernel.handle, one.grid, one.block, one.shared_bytes, stream, arguments)
+        for scratch in own.values():
+            scratch.release()
+        return plan.rung
+
+    def _plan(
+        self,
+        family: Family,
+        name: str | None,
+        dtype: str,
+        views: Mapping[str, DeviceView],
+        sizes: Mapping[str, int],
+        scalars: Mapping[str, float],
+        card: int,
+    ) -> Plan:
+        at = (family.name, dtype)
+        if at not in self._specs:
+            self._specs[at] = operation_spec(family, dtype)
+        whole = bound_operation(family, self._specs[at], views, sizes)
+        info = self._card(card)
+        rung = family.rung(name) if name else family.best(whole.sizes, dtype, lambda arch: _runs(arch, info))
+        if not any(array.storage_elements for array in whole.arrays if array.role != "in"):
+            return Plan(rung, (), {})  # nothing to compute
+        compiled, kernels = self._load(family, rung, dtype, info)
+        launches = [
+            _with_scalars(one, scalars) for one in bound_launches(compiled.spec, whole.sizes, compiled.constants)
+        ]
+        inputs = [b.name for b in whole.buffers if b.is_read_first]
+        cleared = cleared_before(launches, inputs)
+        for kernel, one in zip(kernels, launches, strict=True):
+            if one.shared_bytes:
+                allow_shared_bytes(kernel.handle, one.shared_bytes, card)
+        steps = tuple(_Step(k, one, c) for k, one, c in zip(kernels, launches, cleared, strict=True))
+        scratch = {
+            b.name: b.storage_elements * b.dtype.item_bytes
+            for one in launches
+            for b in one.buffers
+            if b.name not in views
+        }
+        return Plan(rung, steps, scratch)
+
+    def _card(self, index: int) -> GpuInfo:
+        if index not in self._cards:
+            info = find_gpu(index)
+            if info is None:
+                raise TilewrightError("gpu/none", f"there is no GPU {index}.", exit_code=EXIT_MISSING)
+            self._cards[index] = info
+        return self._cards[index]
+
+    def _load(self, family: Family, rung: Rung, dtype: str, info: GpuInfo) -> tuple[CompiledRung, list[Any]]:
+        from cuda.core import ObjectCode
+
+        key = (family.name, rung.name, dtype, info.index)
+        if key not in self._loaded:
+            compiled = compile_rung(rung_spec(family, rung, dtype), self._settings, arch_of(rung, info))
+            kernels = []
+            for program in compiled.programs:
+                with faults():
+                    code = ObjectCode.from_cubin(program.cubin)
+                    kernels.append(code.get_kernel(program.kernel))
+                self._codes.append(code)
+            self._loaded[key] = (compiled, kernels)
+        return self._loaded[key]
+
+
+class _Scratch:
+    """Memory of one call, in the order of its stream."""
+
+    def __init__(self, count_bytes: int, stream: int) -> None:
+        from cuda.bindings import driver
+
+        self._stream = stream
+        self.pointer = int(checked(driver.cuMemAllocAsync(max(count_bytes, 1), stream)))
+
+    def release(self) -> None:
+        from cuda.bindings import driver
+
+        driver.cuMemFreeAsync(self.pointer, self._stream)
+
+
+def element_type(family: Family, views: Mapping[str, DeviceView]) -> str:
+    """The dtype of the first array whose table says ``T``.
+
+    Raises:
+        TilewrightError: ``ladder/missing_array``; ``ladder/no_dtype`` for one that the family does not take.
+    """
+    name = next(arg["name"] for arg in family.args if arg["dtype"] == "T")
+    if name not in views:
+        raise TilewrightError("ladder/missing_array", f"{family.name} needs '{name}': {family.op}.")
+    dtype = views[name].dtype
+    if dtype not in family.dtypes:
+        known = ", ".join(family.dtypes)
+        message = f"'{name}' of {family.name} is {dtype}, which it does not take."
+        raise TilewrightError("ladder/no_dtype", message, {}, f"It takes: {known}.")
+    return dtype
+
+
+def arch_of(rung: Rung, info: GpuInfo) -> str:
+    """A card runs its own code; with an ``a`` where the rung asks for what only that architecture has."""
+    least = rung.min_arch or ""
+    return f"{info.arch}a" if least.endswith("a") and least.removesuffix("a") == info.arch else info.arch
+
+
+def _runs(least: str, info: GpuInfo) -> bool:
+    """Whether a card has what a rung's least architecture names."""
+    if least.endswith("a"):
+        return not arch_mismatch(least, info.arch)
+    return int("".join(c for c in info.arch if c.isdigit())) >= int("".join(c for c in least if c.isdigit()))
+
+
+def _with_scalars(launch: BoundLaunch, scalars: Mapping[str, float]) -> BoundLaunch:
+    arguments = tuple(
+        replace(arg, value=scalars[arg.name]) if isinstance(arg, BoundScalar) and arg.name in scalars else arg
+        for arg in launch.arguments
+    )
+    return replace(launch, arguments=arguments)
