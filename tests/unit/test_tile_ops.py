@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import random
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -33,6 +35,8 @@ from tilewright.tile.space import legal_space
 from tilewright.workflow.tile_skeletons import skeleton_of
 
 COST = load_parameters()
+# Compiled of each op; more: TILEWRIGHT_CANDIDATES=20 pytest tests/unit/test_tile_ops.py
+SAMPLES = int(os.environ.get("TILEWRIGHT_CANDIDATES", "1"))
 
 
 def machine(card: str = "h200") -> Machine:
@@ -294,6 +298,7 @@ def test_dims_that_no_kernel_takes(dims: tuple[str, ...], message: str) -> None:
         (Gemm(512, 512, 512), "t4", "sm_75 has no asynchronous copies"),
         (Attention(1, 8, 512, 64, dtype="int8"), "h200", "no attention of int8"),
         (Convolution(1, 8, 8, 8, 8, 3, 3, dtype="float32"), "h200", "no conv of float32"),
+        (Elementwise(1 << 20, 200), "h200", "registers a thread"),
     ],
     ids=str,
 )
@@ -343,3 +348,28 @@ def test_shared_bytes_of_a_row_are_those_that_the_kernel_takes() -> None:
         artifact = build(BuildRequest(made.source, "rows.cu", "sm_90a", made.kernel), Settings.from_environment())
         assert isinstance(artifact, Artifact)
         assert artifact.resources.smem_bytes == block.smem_bytes
+
+
+@pytest.mark.parametrize("card", ["h200", "a10"])
+@pytest.mark.parametrize(
+    "op",
+    [
+        Elementwise(1 << 24, 8),
+        Elementwise(1 << 24, 4, dtype="float16"),
+        RowReduction(4096, 65536, writes_rows=True),
+        Attention(1, 8, 2048, 64),
+        Attention(1, 8, 2048, 128, True),
+    ],
+    ids=str,
+)
+def test_every_candidate_can_be_launched_and_those_that_are_built_do_not_spill(op: Op, card: str) -> None:
+    here = machine(card)
+    found = candidates(op, here, COST)
+    assert found
+    assert all(c.blocks_per_sm >= 1 and c.registers <= here.arch.max_registers_per_thread for c in found)
+    for c in random.Random(len(found)).sample(found, SAMPLES):
+        made = skeleton_of(op, c, here, "cuda")
+        request = BuildRequest(made.source, "made.cu", here.arch.name, made.kernel)
+        artifact = build(request, Settings.from_environment())
+        assert isinstance(artifact, Artifact)
+        assert artifact.resources.spill_bytes == 0, c.label

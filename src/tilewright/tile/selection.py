@@ -12,7 +12,7 @@ from tilewright.tile.candidate import Candidate
 from tilewright.tile.choice import Choice, choose
 from tilewright.tile.gemm import candidate, timed_space
 from tilewright.tile.machine import Machine
-from tilewright.tile.ops import Attention, Convolution, Gemm, Op, RowReduction, Target
+from tilewright.tile.ops import Attention, Convolution, Elementwise, Gemm, Op, RowReduction, Target
 from tilewright.tile.parameters import CostParameters
 from tilewright.tile.partition import Partition, partition
 from tilewright.tile.space import legal_space, tiles
@@ -65,8 +65,9 @@ def _why_none(op: Op, machine: Machine) -> str:
     """What stands in the way of the smallest tile."""
     if isinstance(op, Attention):
         return why_no_attention_tile(op, machine)
-    dtype = op.dtype
-    found = [row.why for row in tiles(dtype, machine.arch).rejected]
+    if isinstance(op, Elementwise | RowReduction):
+        return f"one load of each operand takes more than {machine.arch.max_registers_per_thread} registers a thread."
+    found = [row.why for row in tiles(op.dtype, machine.arch).rejected]
     return next((why.reason for why in found if why.code == "skeleton"), found[0].reason)
 
 

@@ -27,14 +27,20 @@ BARRIER_CYCLES = 40
 
 def row_candidates(op: RowReduction, machine: Machine, cost: CostParameters) -> tuple[Candidate, ...]:
     """One warp or one block per row, or several blocks where there are fewer rows than SMs. Fastest first."""
-    rows = [_row(op, machine, cost, *choice) for choice in _row_choices(op, machine)]
-    return tuple(sorted(rows, key=lambda candidate: candidate.time_us))
+    return _legal([_row(op, machine, cost, *choice) for choice in _row_choices(op, machine)], machine)
 
 
 def elementwise_candidates(op: Elementwise, machine: Machine, cost: CostParameters) -> tuple[Candidate, ...]:
     """Threads and loads per thread. Fastest first."""
     found = [_elementwise(op, machine, cost, threads, loads) for threads in THREADS for loads in LOADS]
-    return tuple(sorted(found, key=lambda candidate: candidate.time_us))
+    return _legal(found, machine)
+
+
+def _legal(found: list[Candidate], machine: Machine) -> tuple[Candidate, ...]:
+    """Those of which an SM holds a block with the registers that they need; the others would spill. Fastest first."""
+    most = machine.arch.max_registers_per_thread
+    legal = [c for c in found if c.blocks_per_sm and c.registers <= most]
+    return tuple(sorted(legal, key=lambda candidate: candidate.time_us))
 
 
 def _row_choices(op: RowReduction, machine: Machine) -> Iterator[tuple[int, int, int, int]]:

@@ -222,7 +222,8 @@ __device__ __forceinline__ void store(float (&out)[MT][DT][4], float (&sum)[MT][
 }
 
 // Grid: tiles of queries (x), heads of all batches (y). The last tiles come first: a causal mask makes them longest.
-extern "C" __global__ void __launch_bounds__(THREADS)
+// The bound of one block keeps ptxas from spilling for the sake of more.
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
 $name(const T* __restrict__ Q, const T* __restrict__ K, const T* __restrict__ V, T* __restrict__ O, int N,
       float scale)
 {
