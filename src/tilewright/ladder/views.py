@@ -12,7 +12,7 @@ from tilewright.launch.bind import BoundLaunch, bind
 from tilewright.launch.expressions import Expression, Name
 from tilewright.launch.spec import LaunchSpec
 
-_LEGACY_STREAM = 1  # the default stream's handle in DLPack's words, where 0 is not allowed
+_IN_HOST_MEMORY = 1  # DLPack's kDLCPU
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,12 @@ def device_view_of(name: str, array: Any, stream: int) -> DeviceView:
             raise _not_on_a_card(name)
         dtype = str(array.dtype).removeprefix("torch.")
         return DeviceView(array.data_ptr(), tuple(array.shape), array.stride(), dtype, array.device.index, array)
+    if hasattr(array, "__dlpack_device__") and int(array.__dlpack_device__()[0]) == _IN_HOST_MEMORY:
+        raise _not_on_a_card(name)
     from cuda.core.utils import StridedMemoryView
 
     try:
-        view = StridedMemoryView.from_any_interface(array, stream_ptr=stream or _LEGACY_STREAM)
+        view = StridedMemoryView.from_any_interface(array, stream_ptr=stream)
     except Exception as error:  # each library raises its own for what it does not export
         message = f"'{name}' is a {type(array).__name__}, which gives no array: {error}."
         hint = "Give a tensor, or something with __dlpack__ or __cuda_array_interface__."
