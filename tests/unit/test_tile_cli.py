@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tilewright.build.artifact import Artifact, BuildRequest
 from tilewright.build.build import build, toolchain
 from tilewright.cli.app import main
 from tilewright.errors import TilewrightError
+from tilewright.gpu.device import GpuInfo
 from tilewright.launch.bind import bind
 from tilewright.launch.sidecar import load_sidecar
 from tilewright.receipt.tile_text import render_tile, render_tile_markdown
@@ -204,3 +206,18 @@ def test_the_sidecar_names_the_architecture_that_the_tile_was_chosen_for(target:
     report("M=4096", "N=4096", "K=4096", out=tmp_path, target=target)
     (sidecar,) = tmp_path.glob("*.toml")
     assert load_sidecar(sidecar).arch == "sm_90a"
+
+
+def test_a_gpu_without_a_table_is_not_said_to_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = GpuInfo(0, "NVIDIA H100 NVL", "sm_90", "580", (13, 0), 132, 1, 1, None, 1, 1, 1, 1, 1, 1)
+    monkeypatch.setattr("tilewright.workflow.tiling.find_gpu", lambda: here)
+    card, why = card_for(None, None)
+    assert card.arch == "sm_90a"
+    assert "NVIDIA H100 NVL is not in them" in why
+    # Of the table's name, with another number of SMs: another card.
+    monkeypatch.setattr("tilewright.workflow.tiling.find_gpu", lambda: replace(here, name="NVIDIA H200", sms=66))
+    assert "NVIDIA H200 is not in them" in card_for(None, None)[1]
+    table = card_for("h200", None)[0]
+    whole = replace(here, name="NVIDIA H200", sms=table.sms, memory_bytes=table.dram_bytes)
+    monkeypatch.setattr("tilewright.workflow.tiling.find_gpu", lambda: whole)
+    assert card_for(None, None) == (table, "this machine's GPU")
