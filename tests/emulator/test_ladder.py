@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
+from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -17,6 +19,8 @@ from tilewright.errors import TilewrightError
 from tilewright.ladder.claims import Evidence, check_claims
 from tilewright.ladder.compiling import compile_rung
 from tilewright.ladder.family import Claim, Family, Rung, load_families, load_family
+from tilewright.ladder.pages import page
+from tilewright.ladder.report import LadderBench
 from tilewright.ladder.running import judge, operation, run_emulated, tolerance_of
 from tilewright.ladder.specs import rung_spec
 from tilewright.launch.executor import Program
@@ -71,6 +75,24 @@ def test_a_rung_shows_what_it_claims(evidence: Evidence, family: Family, rung: R
     results = check_claims(family, rung, evidence)
     assert results or rung is family.rungs[0], "a rung that claims nothing teaches nothing"
     assert [r.text for r in results if not r.holds] == []
+
+
+def without_figures(text: str) -> str:
+    """A page as another compiler would leave it: the same words."""
+    return re.sub(r"[\d.,]+|sm_\w+", "", text)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=name_of)
+def test_its_page_is_what_the_generator_makes(evidence: Evidence, family: Family) -> None:
+    root = Path(__file__).parents[2]
+    record = root / "benchmarks" / "results" / f"ladder-{family.name}.json"
+    measured = msgspec.json.decode(record.read_bytes(), type=LadderBench) if record.is_file() else None
+    new = page(family, evidence, measured)
+    old = (root / "docs" / "ladder" / f"{family.name}.md").read_text("utf-8")
+    made_with = re.compile(r"ladder_pages\.py with (.*?): not")
+    is_same_compiler = made_with.findall(new) == made_with.findall(old)
+    told = "run: python benchmarks/ladder_pages.py"
+    assert (new == old) if is_same_compiler else (without_figures(new) == without_figures(old)), told
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=name_of)

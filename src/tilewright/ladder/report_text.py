@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tilewright.ladder.report import LadderBench, LadderList, LadderRun, LadderShow, RungRecord, ShownRung, TimedRung
-from tilewright.receipt.drawing import Cell, Column, Pen, factor, kib, number
+from tilewright.receipt.drawing import Cell, Column, Pen, factor, number
 
 _STYLES = {"passed": "good", "failed": "bad", "not_run": "warn"}
 _DIFF_STYLES = {"+": "good", "-": "bad", "@": "dim"}
@@ -96,10 +96,13 @@ def _run_columns(rows: list[RungRecord]) -> list[Column]:
         Column("sectors a\nload", counted("global_load_sectors_per_request"), 1),
         Column("sectors a\nstore", counted("global_store_sectors_per_request"), 1),
         Column("bank\nconflicts", counted("shared_conflicts"), 1),
-        Column("\nregisters", tuple(Cell(number(row.registers)) for row in rows), 2),
-        Column("\nshared", tuple(Cell(kib(row.smem_bytes)) for row in rows), 2),
-        Column("largest\nerror", tuple(Cell(number(row.max_abs_error)) for row in rows), 2),
+        Column("registers\n(bytes shared)", tuple(Cell(_resources(row)) for row in rows), 1),
+        Column("largest\nerror", tuple(Cell(number(row.max_abs_error)) for row in rows), 1),
     ]
+
+
+def _resources(row: RungRecord) -> str:
+    return "-" if row.registers is None else f"{row.registers} ({number(row.smem_bytes)})"
 
 
 def _claim_cell(row: RungRecord) -> Cell:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tilewright.errors import EXIT_CHECK_FAILED, EXIT_MISSING, EXIT_OK, TilewrightError
-from tilewright.ladder.claims import Evidence, check_claims
-from tilewright.ladder.compiling import CompiledRung, dynamic_smem_bytes
+from tilewright.ladder.claims import Evidence
 from tilewright.ladder.family import Family, Rung, load_families, load_family
+from tilewright.ladder.judging import record_of
 from tilewright.ladder.report import (
-    ClaimRecord,
     FamilyEntry,
     LadderBench,
     LadderList,
@@ -20,7 +19,6 @@ from tilewright.ladder.report import (
     RungRecord,
     ShownRung,
 )
-from tilewright.ladder.specs import bound_launches
 from tilewright.settings import Settings
 
 Progress = Callable[[str], None]
@@ -103,7 +101,7 @@ def run_family(
         for at in _chosen(size, family.emulated_sets(), DEFAULT_SIZE, "size"):
             for one in rungs:
                 progress(f"{family.name} {one.name}, {kind}, {at}")
-                records.append(_run(family, one, kind, at, evidence))
+                records.append(record_of(family, one, kind, at, evidence))
     report = LadderRun(family.name, family.title, family.op, "emulator", tuple(records))
     ran = [r for r in records if r.verdict != "not_run"]
     return ClimbOutcome(report, EXIT_OK if all(r.holds for r in ran) else EXIT_CHECK_FAILED)
@@ -118,37 +116,6 @@ def _chosen(asked: str | None, known: Iterable[str], default: str, what: str) ->
             f"ladder/no_{what}", f"there is no {what} '{asked or default}'.", {}, f"There are: all, {', '.join(known)}."
         )
     return (asked or default,)
-
-
-def _run(family: Family, rung: Rung, dtype: str, size: str, evidence: Evidence) -> RungRecord:
-    sizes = family.sizes[size]
-    blank = RungRecord(rung.name, rung.technique, rung.changes, dtype, size, sizes, "", "not_run")
-    why = f"it takes {', '.join(rung.dtypes)}" if dtype not in rung.dtypes else rung.misfit(sizes)
-    if why:
-        return replace(blank, message=why)
-    compiled = evidence.compiled(family, rung, dtype)
-    done = evidence.run(family, rung, dtype, size)
-    record = replace(
-        blank,
-        arch=compiled.arch,
-        verdict="passed" if done.passed else "not_run" if done.is_unsupported else "failed",
-        message=done.message,
-        max_abs_error=done.max_abs if done.tolerance else None,
-        tolerance=done.tolerance,
-        registers=compiled.registers,
-        smem_bytes=_smem_bytes(compiled, family, size),
-        spill_bytes=compiled.spill_bytes,
-        counters=done.counters,
-    )
-    if not done.passed:
-        return record
-    claims = tuple(ClaimRecord(c.claim.text, c.found, c.holds) for c in check_claims(family, rung, evidence))
-    return replace(record, claims=claims)
-
-
-def _smem_bytes(compiled: CompiledRung, family: Family, size: str) -> int:
-    launches = bound_launches(compiled.spec, family.sizes[size], compiled.constants)
-    return compiled.smem_bytes + dynamic_smem_bytes(launches)
 
 
 def bench_family(

@@ -1,0 +1,105 @@
+"""A page a family, in Markdown, from what the emulator counted, the compiler said and a card was timed at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.ladder.claims import Evidence
+from tilewright.ladder.family import Family
+from tilewright.ladder.judging import record_of
+from tilewright.ladder.report import LadderBench, RungRecord, TimedRung
+
+SIZE = "small"
+# heading → counter
+_COUNTED = {
+    "instructions": "instructions",
+    "sectors a load": "global_load_sectors_per_request",
+    "sectors a store": "global_store_sectors_per_request",
+    "bank conflicts": "shared_conflicts",
+}
+
+
+def page(family: Family, evidence: Evidence, measured: LadderBench | None = None) -> str:
+    """The page of a family.
+
+    Args:
+        measured: times on a card; None where there is no record of any.
+
+    Raises:
+        ValueError: a rung does not pass, or does not show what it claims: no page is made of that.
+    """
+    dtype = family.dtypes[0]
+    rows = [record_of(family, rung, dtype, SIZE, evidence) for rung in family.rungs]
+    bad = [row for row in rows if row.verdict == "failed" or not all(c.holds for c in row.claims)]
+    if bad:
+        raise ValueError(f"{family.name}/{bad[0].rung}: {bad[0].message or 'a claim does not hold'}")
+    sizes = ", ".join(f"{name} = {value}" for name, value in family.sizes[SIZE].items())
+    lines = [
+        f"# {family.title}",
+        "",
+        f"`{family.op}`, in {_listed(family.dtypes)}. `tilewright ladder show {family.name}` prints the sources.",
+        "",
+        f"<!-- made by benchmarks/ladder_pages.py with {_toolchain(family, evidence, dtype)}: not to be edited -->",
+        "",
+        f"Counted in the emulator at {sizes}, {dtype}:",
+        "",
+        *_table(rows),
+    ]
+    if measured is not None:
+        lines += ["", *_times(measured)]
+    for row in rows:
+        lines += ["", f"## {row.rung}: {row.technique}", "", row.changes]
+        if row.message:
+            lines += ["", f"Not run here: {row.message}."]
+        if row.claims:
+            lines += ["", *(f"- {claim.claim}: {_figure(claim.found)}" for claim in row.claims)]
+    return "\n".join(lines) + "\n"
+
+
+def _toolchain(family: Family, evidence: Evidence, dtype: str) -> str:
+    rung = next(rung for rung in family.rungs if dtype in rung.dtypes)
+    return evidence.compiled(family, rung, dtype).artifacts[0].toolchain
+
+
+def _table(rows: list[RungRecord]) -> list[str]:
+    heads = ["rung", "technique", *_COUNTED, "registers", "shared bytes", "target"]
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    for row in rows:
+        counted = [_of(row.counters, name) for name in _COUNTED.values()]
+        resources = ["-" if x is None else f"{x:,}" for x in (row.registers, row.smem_bytes)]
+        lines.append("| " + " | ".join([row.rung, row.technique, *counted, *resources, row.arch or "-"]) + " |")
+    return lines
+
+
+def _times(measured: LadderBench) -> list[str]:
+    lines = [f"Measured on {measured.card} (driver {measured.driver}, {measured.date}), interleaved, from a cold L2:"]
+    groups: dict[tuple[str, str], list[TimedRung]] = {}
+    for rung in measured.rungs:
+        groups.setdefault((rung.dtype, rung.size), []).append(rung)
+    for (dtype, _), rungs in groups.items():
+        sizes = ", ".join(f"{name} = {value:,}" for name, value in rungs[0].sizes.items())
+        lines += [
+            "",
+            f"{sizes}, {dtype}:",
+            "",
+            "| rung | median us | GB/s | GFLOPS | speedup |",
+            "|---|---|---|---|---|",
+        ]
+        for rung in rungs:
+            figures = (rung.median_us, rung.gbps, rung.gflops, rung.speedup)
+            cells = ["-" if x is None else _figure(x) for x in figures]
+            lines.append("| " + " | ".join([rung.rung, *cells]) + " |")
+    return lines
+
+
+def _of(counters: Mapping[str, float], name: str) -> str:
+    return _figure(counters[name]) if name in counters else "-"
+
+
+def _figure(value: float) -> str:
+    """Whole numbers as they are, others with three digits."""
+    return f"{int(value):,}" if float(value).is_integer() else f"{value:.3g}"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
