@@ -1,0 +1,182 @@
+"""The ladder's families as PyTorch operators: ``tilewright.ops.softmax(x)``, usable under ``torch.compile``.
+
+Each name is a family (``tilewright ladder list``). Its inputs are the arguments of the family's ``ladder.toml`` that
+are read, in their order, as CUDA tensors; then come its numbers (``epsilon``). Outputs are new, contiguous
+tensors; what is read and written (``inout``) is changed in place. The rung is the one meant for the sizes. What an
+operator does not take, it refuses with a ``TilewrightError`` that names the limit. There is no backward pass.
+
+An operator is registered with ``torch.library`` when its name is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilewright.errors import EXIT_MISSING, TilewrightError
+from tilewright.ladder.family import KERNELS, Family, load_family
+from tilewright.ladder.specs import operation_spec
+from tilewright.ladder.views import row_major
+from tilewright.launch.expressions import Expression, Name, Number
+
+if TYPE_CHECKING:
+    from tilewright.launch.spec import ArgSpec, LaunchSpec
+
+NAMESPACE = "tilewright"
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_") or not (KERNELS / name / "ladder.toml").is_file():
+        raise AttributeError(f"tilewright.ops has no operator '{name}'")
+    operator = make_operator(load_family(name))
+    globals()[name] = operator  # the next one who asks finds it without this function
+    return operator
+
+
+def __dir__() -> list[str]:
+    return sorted(file.parent.name for file in KERNELS.glob("*/ladder.toml"))
+
+
+def make_operator(family: Family, launch: Callable[..., None] | None = None) -> Any:
+    """Register a family with PyTorch.
+
+    Args:
+        launch: what computes, called with the family's name, tensors by argument, numbers by argument; None for the
+            ladder's own kernels.
+
+    Returns:
+        The operator, a ``torch.library.CustomOpDef``: called as a function.
+
+    Raises:
+        TilewrightError: ``ops/no_torch`` (exit 3).
+    """
+    try:
+        import torch
+    except ImportError:
+        hint = "Install it: pip install 'tilewright[torch]'."
+        raise TilewrightError("ops/no_torch", "PyTorch is not installed.", {}, hint, EXIT_MISSING) from None
+    shape = _Signature(family)
+    run = launch or _Launcher()
+
+    def compute(*values: Any) -> Any:
+        inputs, numbers = shape.split(values)
+        outputs = shape.outputs(inputs)
+        run(family.name, {**inputs, **outputs}, numbers)
+        return shape.returned(outputs)
+
+    def fake(*values: Any) -> Any:
+        return shape.returned(shape.outputs(shape.split(values)[0]))
+
+    operator = torch.library.custom_op(
+        f"{NAMESPACE}::{family.name}", compute, mutates_args=shape.changed, schema=shape.schema
+    )
+    operator.register_fake(fake)
+    return operator
+
+
+class _Launcher:
+    """The ladder's kernels on PyTorch's current stream."""
+
+    def __init__(self) -> None:
+        self._ladder: Any = None
+
+    def __call__(self, family: str, tensors: dict[str, Any], numbers: dict[str, float]) -> None:
+        import torch
+
+        if self._ladder is None:
+            from tilewright.ladder.launching import Ladder
+
+            self._ladder = Ladder()
+        first = next(iter(tensors.values()))
+        stream = torch.cuda.current_stream(first.device).cuda_stream if first.is_cuda else 0
+        self._ladder.call(family, tensors, scalars=numbers, stream=stream)
+
+
+class _Signature:
+    """How a family's arguments look to PyTorch."""
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+        # Which element type it is makes no difference to shapes.
+        self.spec: LaunchSpec = operation_spec(family, family.dtypes[0])
+        self.sizes = family.sizes["default"]
+        self.inputs = [arg for arg in self.spec.args if arg.is_pointer and arg.role != "out"]
+        self.made = [arg for arg in self.spec.args if arg.is_pointer and arg.role == "out"]
+        self.numbers = [arg for arg in self.spec.args if arg.value is not None and not arg.value.names()]
+        self.changed = tuple(arg.name for arg in self.inputs if arg.role == "inout")
+        self.kept = {arg["name"]: arg["dtype"] for arg in family.args}
+
+    @property
+    def schema(self) -> str:
+        parts = [
+            f"Tensor({chr(97 + i)}!) {arg.name}" if arg.role == "inout" else f"Tensor {arg.name}"
+            for i, arg in enumerate(self.inputs)
+        ]
+        parts += [f"{'float' if arg.dtype.kind == 'float' else 'int'} {arg.name}={_value(arg)}" for arg in self.numbers]
+        result = (
+            "()"
+            if not self.made
+            else "Tensor"
+            if len(self.made) == 1
+            else f"({', '.join(['Tensor'] * len(self.made))})"
+        )
+        return f"({', '.join(parts)}) -> {result}"
+
+    def split(self, values: Sequence[Any]) -> tuple[dict[str, Any], dict[str, float]]:
+        """Tensors and numbers by argument."""
+        names = [arg.name for arg in self.inputs]
+        numbers = dict(zip((arg.name for arg in self.numbers), values[len(names) :], strict=False))
+        return dict(zip(names, values, strict=False)), numbers
+
+    def outputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """New tensors for the outputs, contiguous, on the device of the inputs."""
+        import torch
+
+        first = next(iter(inputs.values()))
+        element = next(v.dtype for n, v in inputs.items() if self.kept[n] == "T")
+        sizes = self._sizes(inputs)
+        out = {}
+        for arg in self.made:
+            dtype = element if self.kept[arg.name] == "T" else getattr(torch, arg.dtype.name)
+            out[arg.name] = torch.empty([_extent(e, sizes) for e in arg.shape or ()], dtype=dtype, device=first.device)
+        return out
+
+    def returned(self, outputs: dict[str, Any]) -> Any:
+        made = tuple(outputs.values())
+        return None if not made else made[0] if len(made) == 1 else made
+
+    def _sizes(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """From the inputs' shapes and strides; symbolic ones stay so."""
+        found: dict[str, Any] = {}
+        for arg in self.inputs:
+            tensor = inputs[arg.name]
+            need = len(arg.shape or ())
+            if tensor.dim() != need:
+                message = f"'{arg.name}' of {self.family.name} has {tensor.dim()} dimensions; it needs {need}."
+                hint = "Reshape it: rows are its first dimensions together."
+                raise TilewrightError("ladder/shape", message, {}, hint)
+            for expression, extent in zip(arg.shape or (), tensor.shape, strict=True):
+                _take(found, expression, extent, self.sizes)
+            packed = row_major(tuple(tensor.shape)) if arg.strides is None else tuple(tensor.stride())
+            for expression, stride in zip(arg.strides or (), packed, strict=False):
+                _take(found, expression, stride, self.sizes)
+        return found
+
+
+def _take(found: dict[str, Any], expression: Expression, value: Any, names: Any) -> None:
+    if isinstance(expression.root, Name) and expression.root.name in names:
+        found.setdefault(expression.root.name, value)
+
+
+def _extent(expression: Expression, sizes: dict[str, Any]) -> Any:
+    if isinstance(expression.root, Name) and expression.root.name in sizes:
+        return sizes[expression.root.name]
+    if isinstance(expression.root, Number):
+        return int(expression.root.value)
+    return expression.evaluate_int({name: int(value) for name, value in sizes.items()})
+
+
+def _value(arg: ArgSpec) -> str:
+    assert arg.value is not None
+    value = arg.value.evaluate({})
+    return repr(float(value)) if arg.dtype.kind == "float" else str(int(value))
