@@ -15,7 +15,7 @@ _VECTOR_MAKERS = (
 )
 _CONSTRUCTORS = r"half|__half|float|int|unsigned|double|nv_bfloat16|__nv_bfloat16|dim3"
 _CONVERSIONS = (
-    r"h?float2half\w*|__low2\w+|__high2\w+|"
+    r"h?float2half\w*|__low2\w+|__high2\w+|(?:(?:nvcuda::)?wmma::)?__float_to_tf32|"
     r"__\w*(?:2half|half2|2float|float2|half22\w+|bfloat16|2bfloat16\w*|_rn|_rz|_ru|_rd|2int\w*|2uint\w*|as_\w+)\w*"
 )
 _ARITHMETIC = (
