@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tilewright.errors import TilewrightError
@@ -209,7 +209,17 @@ def tolerance_of(compiled: CompiledRung, what: Operation, output: DType, expecte
     inputs = [a.dtype for a in what.launch.buffers if a.is_read_first] or [DTYPES[what.dtype]]
     arithmetic = read_arithmetic("\n".join(a.ptx for a in compiled.artifacts), inputs)
     length = int(figure(what.family.length, what.family, what.sizes, what.dtype))
-    return derive(output, inputs, arithmetic, length, root_mean_square(expected))
+    bound = derive(output, inputs, arithmetic, length, root_mean_square(expected))
+    return replace(bound, absolute=bound.absolute + _least(output))  # nothing is nearer to 0 than that, and not 0
+
+
+def _least(dtype: DType) -> float:
+    """The smallest positive value of a floating type."""
+    if dtype.kind != "float":
+        return 0.0
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype.numpy()).smallest_subnormal)
 
 
 def _as_held(expected: np.ndarray, dtype: DType) -> np.ndarray:

@@ -1,4 +1,5 @@
-// Blocks that run at the same time and read each other's shared memory: PTX ISA, "barrier.cluster", "mapa", "ld". sm_90.
+// Blocks that run at the same time and read each other's shared memory: PTX ISA, "barrier.cluster", "mapa", "ld".
+// sm_90.
 #pragma once
 
 __device__ __forceinline__ int cluster_rank() {
@@ -8,8 +9,12 @@ __device__ __forceinline__ int cluster_rank() {
 }
 
 // What any thread of the cluster wrote to shared memory before it arrived is seen by all that have waited.
-__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_arrive() {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() {
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 
 // The same variable in the block of that rank.
 __device__ __forceinline__ float load_of_block(const float* shared, int rank) {

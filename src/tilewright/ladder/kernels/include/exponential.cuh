@@ -8,8 +8,8 @@
 // Rows may hold -inf (masked scores): the difference of two of them is no number.
 __device__ __forceinline__ float finite_base(float largest) { return largest == MINUS_INFINITY ? 0.0f : largest; }
 
-// 16-bit results cannot show the last bits of expf. What is below 2**-126 is 0 here: so would be its share of a sum that
-// is 1 or more.
+// 16-bit results cannot show the last bits of expf. What is below 2**-126 is 0 here: so would be its share of a sum
+// that is 1 or more.
 __device__ __forceinline__ float exponential(float x) {
     if constexpr (TW_T_BYTES == 4) return expf(x);
     float result;

@@ -1,7 +1,7 @@
 // A row in registers: WORKERS threads hold PACKS packs each, and all loads are under way before the first is used.
 //
-// PACKED: the row is aligned and as long as whole packs; else elements go one by one, next to one another within a warp,
-// so that the sectors are the same. Which element lies where is of no matter as long as loads and stores agree.
+// PACKED: the row is aligned and as long as whole packs; else elements go one by one, next to one another within a
+// warp, so that the sectors are the same. Which element lies where is of no matter as long as loads and stores agree.
 #pragma once
 
 #include "elements.cuh"

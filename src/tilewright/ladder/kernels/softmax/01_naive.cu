@@ -1,8 +1,8 @@
 // One thread makes a row, and reads it three times: for the largest element, for the sum, for the results.
 //
-// The textbook's exp(x) / sum(exp(x)) overflows in float from x = 88.7 on. What is subtracted from all of a row changes no
-// result, so the row's largest element is, and no exponent is above 0. Threads of a warp read different rows: each load
-// touches 32 sectors for 32 elements.
+// The textbook's exp(x) / sum(exp(x)) overflows in float from x = 88.7 on. What is subtracted from all of a row changes
+// no result, so the row's largest element is, and no exponent is above 0. Threads of a warp read different rows: each
+// load touches 32 sectors for 32 elements.
 #include "elements.cuh"
 #include "exponential.cuh"
 

@@ -1,5 +1,5 @@
-// A block makes a row: neighbouring threads read neighbouring elements, so that a warp's load is a few whole sectors. What
-// they find is merged by shuffles and through shared memory. The row is still read three times.
+// A block makes a row: neighbouring threads read neighbouring elements, so that a warp's load is a few whole sectors.
+// What they find is merged by shuffles and through shared memory. The row is still read three times.
 #include "block.cuh"
 #include "elements.cuh"
 #include "exponential.cuh"

@@ -1,8 +1,9 @@
 // The row stays in registers: read once, in packs of 16 bytes, all of a thread's loads under way together. It is the
-// least that DRAM has to carry. With the row at hand, the maximum comes first and the sum after it, at one exponential an
-// element. Short rows are one warp's (WORKERS = 32, ROWS of them in a block), and need no barrier.
+// least that DRAM has to carry. With the row at hand, the maximum comes first and the sum after it, at one exponential
+// an element. Short rows are one warp's (WORKERS = 32, ROWS of them in a block), and need no barrier.
 //
-// A row of up to WORKERS * PACKS * 16 bytes fits. Several blocks share an SM: while one waits, another computes or writes.
+// A row of up to WORKERS * PACKS * 16 bytes fits. Several blocks share an SM: while one waits, another computes or
+// writes.
 #include "block.cuh"
 #include "exponential.cuh"
 #include "round.cuh"
@@ -11,7 +12,7 @@
 #ifndef WORKERS
 #define WORKERS 256  // threads of a row
 #define ROWS 1       // rows of a block; several only if a row is one warp's
-#define PACKS 4      // packs of a thread
+#define PACKS 2      // packs of a thread
 #endif
 constexpr int THREADS = WORKERS * ROWS;
 static_assert(ROWS == 1 || WORKERS == 32, "a row is one block's or one warp's");

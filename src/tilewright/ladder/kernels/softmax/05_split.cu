@@ -7,9 +7,9 @@
 #include "round.cuh"
 #include "row.cuh"
 
-constexpr int THREADS = 256;
-constexpr int PACKS = 4;                                       // of a thread
-constexpr int PART = THREADS * PACKS * (16 / TW_T_BYTES);      // elements of a block
+constexpr int THREADS = 128;
+constexpr int PACKS = 2;                                   // of a thread
+constexpr int PART = THREADS * PACKS * (16 / TW_T_BYTES);  // elements of a block
 
 template <bool PACKED>
 __device__ __forceinline__ void find_state(const TW_T* x, int columns, float* state) {
@@ -75,6 +75,7 @@ softmax_write(const TW_T* __restrict__ x, const float* __restrict__ states, TW_T
     const float scale = 1.0f / block_sum(sum, sums);
     x += row * ld_x + begin;
     y += row * C + begin;
-    if (columns % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y)) write_part<true>(x, y, columns, largest, scale);
+    const bool packed = columns % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y);
+    if (packed) write_part<true>(x, y, columns, largest, scale);
     else write_part<false>(x, y, columns, largest, scale);
 }

@@ -1,5 +1,5 @@
-// Long rows, read once: CLUSTER blocks hold a row in their registers and tell each other, through their shared memories,
-// the maximum and the sum of their parts. No second launch, no second reading.
+// Long rows, read once: CLUSTER blocks hold a row in their registers and tell each other, through their shared
+// memories, the maximum and the sum of their parts. No second launch, no second reading.
 //
 // A row of up to CLUSTER * WORKERS * PACKS * 16 bytes fits: 512 KiB with 8 blocks of 512 threads and 8 packs.
 #include "block.cuh"
@@ -11,7 +11,7 @@
 #ifndef CLUSTER
 #define CLUSTER 4    // blocks of a row
 #define WORKERS 128  // threads of a block
-#define PACKS 2      // packs of a thread
+#define PACKS 1      // packs of a thread
 #endif
 constexpr int PART = WORKERS * PACKS * (16 / TW_T_BYTES);  // elements of a block
 
@@ -72,7 +72,7 @@ __device__ __forceinline__ void make_part(const TW_T* x, TW_T* y, int columns) {
     cluster_wait();  // and no other reads this block's: its shared memory may go
 }
 
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(WORKERS)
+extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WORKERS)
 softmax(const TW_T* __restrict__ x, TW_T* __restrict__ y, int R, int C, long long ld_x) {
     if (C > CLUSTER * PART) __trap();
     const long long row = blockIdx.x / CLUSTER;

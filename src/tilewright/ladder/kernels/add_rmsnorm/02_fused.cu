@@ -1,0 +1,71 @@
+// The residual is added on the way: the sum is written, and normalised from the registers that it is in. One launch
+// reads two arrays and writes two; the separate ones read three and write two.
+//
+// A row of up to WORKERS * PACKS * 16 bytes fits. Short rows are one warp's (WORKERS = 32, ROWS of them in a block).
+#include "block.cuh"
+#include "round.cuh"
+#include "row.cuh"
+
+#ifndef WORKERS
+#define WORKERS 256  // threads of a row
+#define ROWS 1       // rows of a block; several only if a row is one warp's
+#define PACKS 2      // packs of a thread
+#endif
+constexpr int THREADS = WORKERS * ROWS;
+static_assert(ROWS == 1 || WORKERS == 32, "a row is one block's or one warp's");
+
+template <bool PACKED>
+__device__ __forceinline__ void make_row(const TW_T* x, const TW_T* residual, const TW_T* weight, TW_T* total,
+                                         TW_T* y, int C, float epsilon) {
+    __shared__ float sums[WORKERS / 32];
+    const int worker = threadIdx.x % WORKERS;
+    Pack packs[PACKS], others[PACKS];
+    load_row<PACKED, WORKERS>(packs, x, C, worker, 0.0f);
+    load_row<PACKED, WORKERS>(others, residual, C, worker, 0.0f);
+
+    // Sums are rounded to the element type, and it is what they are rounded to that is normalised.
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        float added[TW_PACK];
+        #pragma unroll
+        for (int j = 0; j < TW_PACK; ++j) added[j] = to_float(packs[i].at[j]) + to_float(others[i].at[j]);
+        packs[i] = rounded(added);
+        store_in_row<PACKED, WORKERS>(total, packs[i], i, C, worker);
+    }
+
+    float squares = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TW_PACK; ++j) {
+            const float value = to_float(packs[i].at[j]);
+            squares += value * value;
+        }
+    }
+    const float scale = rsqrtf(block_sum(squares, sums) / C + epsilon);
+
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        const Pack weights = load_shared_row<PACKED, WORKERS>(weight, i, C, worker);
+        float results[TW_PACK];
+        #pragma unroll
+        for (int j = 0; j < TW_PACK; ++j) results[j] = to_float(packs[i].at[j]) * scale * to_float(weights.at[j]);
+        store_in_row<PACKED, WORKERS>(y, rounded(results), i, C, worker);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+add_rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, const TW_T* __restrict__ weight,
+            TW_T* __restrict__ total, TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
+    const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / WORKERS;
+    if (C > WORKERS * PACKS * TW_PACK) __trap();
+    if (row >= R) return;
+    x += row * ld_x;
+    residual += row * C;
+    total += row * C;
+    y += row * C;
+    const bool packed = C % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(residual) && is_pack_aligned(total) &&
+                        is_pack_aligned(y) && is_pack_aligned(weight);
+    if (packed) make_row<true>(x, residual, weight, total, y, C, epsilon);
+    else make_row<false>(x, residual, weight, total, y, C, epsilon);
+}

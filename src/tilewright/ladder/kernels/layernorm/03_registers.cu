@@ -1,0 +1,69 @@
+// The row is kept in registers, in packs of 16 bytes, and read once. With the row at hand two passes cost nothing: the
+// mean, then the squares around it. Short rows are one warp's (WORKERS = 32, ROWS of them in a block), without a
+// barrier.
+//
+// A row of up to WORKERS * PACKS * 16 bytes fits. Several blocks share an SM: while one waits, another computes or
+// writes.
+#include "block.cuh"
+#include "round.cuh"
+#include "row.cuh"
+
+#ifndef WORKERS
+#define WORKERS 256  // threads of a row
+#define ROWS 1       // rows of a block; several only if a row is one warp's
+#define PACKS 2      // packs of a thread
+#endif
+constexpr int THREADS = WORKERS * ROWS;
+static_assert(ROWS == 1 || WORKERS == 32, "a row is one block's or one warp's");
+
+template <bool PACKED>
+__device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, const TW_T* bias, TW_T* y, int C,
+                                         float epsilon) {
+    __shared__ float sums[WORKERS / 32], squares[WORKERS / 32];
+    const int worker = threadIdx.x % WORKERS;
+    Pack packs[PACKS];
+    load_row<PACKED, WORKERS>(packs, x, C, worker, 0.0f);
+
+    float sum = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i)
+        #pragma unroll
+        for (int j = 0; j < TW_PACK; ++j) sum += to_float(packs[i].at[j]);
+    const float mean = block_sum(sum, sums) / C;
+
+    float square = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TW_PACK; ++j) {
+            const float left = is_in_row<PACKED, WORKERS>(i, j, worker, C) ? to_float(packs[i].at[j]) - mean : 0.0f;
+            square += left * left;
+        }
+    }
+    const float scale = rsqrtf(block_sum(square, squares) / C + epsilon);
+
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        const Pack weights = load_shared_row<PACKED, WORKERS>(weight, i, C, worker);
+        const Pack biases = load_shared_row<PACKED, WORKERS>(bias, i, C, worker);
+        float results[TW_PACK];
+        #pragma unroll
+        for (int j = 0; j < TW_PACK; ++j)
+            results[j] = (to_float(packs[i].at[j]) - mean) * scale * to_float(weights.at[j]) + to_float(biases.at[j]);
+        store_in_row<PACKED, WORKERS>(y, rounded(results), i, C, worker);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_T* __restrict__ bias,
+          TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
+    const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / WORKERS;
+    if (C > WORKERS * PACKS * TW_PACK) __trap();
+    if (row >= R) return;
+    x += row * ld_x;
+    y += row * C;
+    const bool packed = C % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y) && is_pack_aligned(weight) &&
+                        is_pack_aligned(bias);
+    if (packed) make_row<true>(x, weight, bias, y, C, epsilon);
+    else make_row<false>(x, weight, bias, y, C, epsilon);
+}

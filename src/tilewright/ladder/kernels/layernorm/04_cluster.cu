@@ -1,0 +1,87 @@
+// Long rows: CLUSTER blocks hold a row in their registers. Each finds the mean of its part and the squares around it;
+// they tell each other both through their shared memories, and merge them. The row is still read once.
+//
+// A row of up to CLUSTER * WORKERS * PACKS * 16 bytes fits: 512 KiB with 8 blocks of 512 threads and 8 packs.
+#include "block.cuh"
+#include "cluster.cuh"
+#include "round.cuh"
+#include "row.cuh"
+
+#ifndef CLUSTER
+#define CLUSTER 4    // blocks of a row
+#define WORKERS 128  // threads of a block
+#define PACKS 1      // packs of a thread
+#endif
+constexpr int PART = WORKERS * PACKS * (16 / TW_T_BYTES);  // elements of a block
+
+template <bool PACKED>
+__device__ __forceinline__ void make_part(const TW_T* x, const TW_T* weight, const TW_T* bias, TW_T* y, int columns,
+                                          int C, float epsilon) {
+    __shared__ float sums[WORKERS / 32], squares[WORKERS / 32];
+    __shared__ float moments[2];  // the part's mean, and its sum of squares around it: read by the other blocks
+    const int worker = threadIdx.x;
+    Pack packs[PACKS];
+    load_row<PACKED, WORKERS>(packs, x, columns, worker, 0.0f);
+
+    float sum = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i)
+        #pragma unroll
+        for (int j = 0; j < TW_PACK; ++j) sum += to_float(packs[i].at[j]);
+    const float part_mean = block_sum(sum, sums) / max(columns, 1);
+
+    float square = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TW_PACK; ++j) {
+            const bool inside = is_in_row<PACKED, WORKERS>(i, j, worker, columns);
+            const float left = inside ? to_float(packs[i].at[j]) - part_mean : 0.0f;
+            square += left * left;
+        }
+    }
+    square = block_sum(square, squares);
+    if (worker == 0) {
+        moments[0] = part_mean;
+        moments[1] = square;
+    }
+    cluster_arrive();
+    cluster_wait();
+
+    // Every warp merges the parts, one a lane, by Chan's formula: the same order in all blocks.
+    const int lane = worker % 32;
+    const float count = lane < CLUSTER ? max(0, min(PART, C - lane * PART)) : 0;
+    const float lane_mean = lane < CLUSTER ? load_of_block(&moments[0], lane) : 0.0f;
+    const float lane_square = lane < CLUSTER ? load_of_block(&moments[1], lane) : 0.0f;
+    cluster_arrive();  // this block reads no other's memory from here on
+    const float mean = warp_sum(lane_mean * count) / C;
+    const float apart = count > 0 ? lane_mean - mean : 0.0f;
+    const float scale = rsqrtf(warp_sum(lane_square + apart * apart * count) / C + epsilon);
+
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        const Pack weights = load_shared_row<PACKED, WORKERS>(weight, i, columns, worker);
+        const Pack biases = load_shared_row<PACKED, WORKERS>(bias, i, columns, worker);
+        float results[TW_PACK];
+        #pragma unroll
+        for (int j = 0; j < TW_PACK; ++j)
+            results[j] = (to_float(packs[i].at[j]) - mean) * scale * to_float(weights.at[j]) + to_float(biases.at[j]);
+        store_in_row<PACKED, WORKERS>(y, rounded(results), i, columns, worker);
+    }
+    cluster_wait();  // and no other reads this block's: its shared memory may go
+}
+
+extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WORKERS)
+layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_T* __restrict__ bias,
+          TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
+    if (C > CLUSTER * PART) __trap();
+    const long long row = blockIdx.x / CLUSTER;
+    const int begin = cluster_rank() * PART;
+    const int columns = max(0, min(PART, C - begin));  // the last blocks may have none, but are waited for
+    x += row * ld_x;
+    y += row * C;
+    const bool packed = C % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y) && is_pack_aligned(weight) &&
+                        is_pack_aligned(bias);
+    if (packed) make_part<true>(x + begin, weight + begin, bias + begin, y + begin, columns, C, epsilon);
+    else make_part<false>(x + begin, weight + begin, bias + begin, y + begin, columns, C, epsilon);
+}

@@ -1,0 +1,57 @@
+// The row is kept in registers, in packs of 16 bytes: a quarter or an eighth of the instructions, and all of a thread's
+// loads are under way together. Short rows are one warp's (WORKERS = 32, ROWS of them in a block), and need no barrier.
+//
+// A row of up to WORKERS * PACKS * 16 bytes fits. Several blocks share an SM: while one waits, another computes or
+// writes.
+#include "block.cuh"
+#include "round.cuh"
+#include "row.cuh"
+
+#ifndef WORKERS
+#define WORKERS 256  // threads of a row
+#define ROWS 1       // rows of a block; several only if a row is one warp's
+#define PACKS 2      // packs of a thread
+#endif
+constexpr int THREADS = WORKERS * ROWS;
+static_assert(ROWS == 1 || WORKERS == 32, "a row is one block's or one warp's");
+
+template <bool PACKED>
+__device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, TW_T* y, int C, float epsilon) {
+    __shared__ float sums[WORKERS / 32];
+    const int worker = threadIdx.x % WORKERS;
+    Pack packs[PACKS];
+    load_row<PACKED, WORKERS>(packs, x, C, worker, 0.0f);
+
+    float squares = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TW_PACK; ++j) {
+            const float value = to_float(packs[i].at[j]);
+            squares += value * value;
+        }
+    }
+    const float scale = rsqrtf(block_sum(squares, sums) / C + epsilon);
+
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        const Pack weights = load_shared_row<PACKED, WORKERS>(weight, i, C, worker);
+        float results[TW_PACK];
+        #pragma unroll
+        for (int j = 0; j < TW_PACK; ++j) results[j] = to_float(packs[i].at[j]) * scale * to_float(weights.at[j]);
+        store_in_row<PACKED, WORKERS>(y, rounded(results), i, C, worker);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, TW_T* __restrict__ y, int R, int C, long long ld_x,
+        float epsilon) {
+    const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / WORKERS;
+    if (C > WORKERS * PACKS * TW_PACK) __trap();
+    if (row >= R) return;
+    x += row * ld_x;
+    y += row * C;
+    const bool packed = C % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y) && is_pack_aligned(weight);
+    if (packed) make_row<true>(x, weight, y, C, epsilon);
+    else make_row<false>(x, weight, y, C, epsilon);
+}
