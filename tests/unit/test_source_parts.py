@@ -274,6 +274,27 @@ def test_a_bound_that_was_changed_gives_no_trips() -> None:
     assert trip_count(understood(text, BLOCKS["scalar"]), {"K": 64}) is None
 
 
+@pytest.mark.parametrize(("threads", "rows"), [(64, 32), (None, None)])
+def test_an_index_that_steps_over_whole_vectors_counts_them_once(threads: int | None, rows: int | None) -> None:
+    text = """__global__ void f(const float* a, float* c, int K)
+{
+    __shared__ float As[32][32];
+    const int t = threadIdx.x;
+    float sum = 0.0f;
+    for (int k0 = 0; k0 < K; k0 += 32) {
+        for (int i = t * 4; i < 1024; i += 64 * 4)
+            *(float4*)&As[i / 32][i % 32] = *(const float4*)&a[i / 32 * K + k0 + i % 32];
+        __syncthreads();
+        for (int k = 0; k < 32; ++k) sum += As[t % 32][k];
+        __syncthreads();
+    }
+    c[t] = sum;
+}
+"""
+    found = understood(text, None if threads is None else (threads, 1, 1))
+    assert (found.tile.bm, found.tile.bk) == (rows, 32)
+
+
 def test_facts_for_the_receipt() -> None:
     found = understood((KERNELS / "bytes.cu").read_text(), BLOCKS["bytes"])
     assert (found.tile.bm, found.tile.bn, found.tile.bk, found.tile.threads) == (32, 32, 32, 64)

@@ -25,6 +25,8 @@ def _elements(items: Iterable[LoadItem], threads: int | None) -> dict[int, int]:
                 count = item.trips * threads
             elif item.bound_value is not None:
                 count = item.bound_value
+                if item.trips is not None and threads is not None:  # the index steps over what a pass moves at once
+                    count = min(count, item.trips * threads)
             for inner in item.body:
                 if isinstance(inner, Copy | LaneStore) and count is not None:
                     add(inner.array, count * inner.width_bytes)
@@ -88,7 +90,8 @@ def tile_of(
     for array in sorted(staged, key=lambda a: order.index(a.symbol)):
         copied = counts.get(array.symbol)
         # Without the thread count the copies cannot be counted, and the array's own size may hold padding.
-        elements = copied // array.element_bytes if copied else 0
+        # Nor are they where the loop's index steps over what one copy moves: more than the array holds is no count.
+        elements = copied // array.element_bytes if copied and copied <= array.total_bytes else 0
         rows.append(elements // bk if bk and elements and elements % bk == 0 else None)
     bm, bn = (rows[0] if rows else None), (rows[1] if len(rows) > 1 else None)
     return Tile(bm, bn, bk, {a.name: a.dims for a in staged}, threads, {a.name: a.type_text for a in staged})
