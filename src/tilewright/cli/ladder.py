@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
@@ -16,6 +17,7 @@ NAME = "ladder"
 HELP = """Kernels that differ in one technique each: their sources, what each one changes, and what it shows."""
 EXAMPLE = """Example: tilewright ladder list
          tilewright ladder show transpose --rung padded
+         tilewright ladder show transpose --rung vector --dtype float16 --out out
          tilewright ladder run transpose --dtype float16 --size ragged
          tilewright ladder bench transpose --dtype all
 
@@ -52,7 +54,15 @@ def list_(*, json: Json = False) -> int:
     return _finish(list_families(), render_list, json)
 
 
-def show(family: FamilyName, /, *, rung: str | None = None, json: Json = False) -> int:
+def show(
+    family: FamilyName,
+    /,
+    *,
+    rung: str | None = None,
+    out: Path | None = None,
+    dtype: str | None = None,
+    json: Json = False,
+) -> int:
     """Show the rungs' sources: the first one's whole, and what each later one changes.
 
     Parameters
@@ -61,13 +71,17 @@ def show(family: FamilyName, /, *, rung: str | None = None, json: Json = False) 
         As `tilewright ladder list` names it.
     rung
         Only this one: its name, its number or its technique's word.
+    out
+        Write the rung to this folder, with sidecar and reference, for `verify`, `analyze`, `prove` and `pipeline`.
+    dtype
+        Element type of what is written; default: the rung's first.
     json
         Print the report as one JSON object, with every rung's whole source.
     """
     from tilewright.ladder.report_text import render_show
     from tilewright.workflow.climbing import show_family
 
-    return _finish(show_family(family, rung), render_show, json)
+    return _finish(show_family(family, rung, out=out, dtype=dtype), render_show, json)
 
 
 def run(

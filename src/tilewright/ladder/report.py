@@ -49,10 +49,13 @@ class ShownRung:
 
 @dataclass(frozen=True)
 class LadderShow:
+    """``written``: the files that were written, where that was asked for."""
+
     family: str
     title: str
     op: str
     rungs: tuple[ShownRung, ...]
+    written: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

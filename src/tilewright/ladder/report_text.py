@@ -32,6 +32,8 @@ def render_show(report: LadderShow, *, width: int = 100, color: bool = False) ->
     lines += pen.labelled("computes", report.op)
     for rung in report.rungs:
         lines += ["", *_shown(rung, pen)]
+    if report.written:
+        lines += ["", *pen.bullets("written", report.written)]
     return _page(lines)
 
 

@@ -58,12 +58,19 @@ def defines_of(rung: Rung, dtype: str) -> dict[str, str | int | float]:
     return {"TW_T": CUDA_NAMES[dtype], "TW_T_BYTES": DTYPES[dtype].item_bytes, **rung.defines}
 
 
-def sidecar_text(family: Family, rung: Rung, launch: KernelLaunch, dtype: str) -> str:
-    """One kernel's sidecar, to lie beside the rung's file. See docs/sidecar.md."""
+def sidecar_text(
+    family: Family, rung: Rung, launch: KernelLaunch, dtype: str, include: str = "../include", reference: str = ""
+) -> str:
+    """One kernel's sidecar, to lie beside the rung's file. See docs/sidecar.md.
+
+    Args:
+        include: the folder of the shared headers. reference: the file of the reference; "" for none.
+    """
     lines = [f"kernel = {_toml(launch.kernel)}"]
     if rung.min_arch:
         lines.append(f"arch = {_toml(rung.min_arch)}")
-    lines += ["", "[build]", f"defines = {_toml(defines_of(rung, dtype))}", 'include = ["../include"]']
+    lines += ["", "[build]", f"defines = {_toml(defines_of(rung, dtype))}"]
+    lines += [f"include = {_toml([include])}"]
     if rung.flags:
         lines.append(f"flags = {_toml(list(rung.flags))}")
     lines += ["", "[launch]", f"grid = {_toml(list(launch.grid))}", f"block = {_toml(list(launch.block))}"]
@@ -72,6 +79,8 @@ def sidecar_text(family: Family, rung: Rung, launch: KernelLaunch, dtype: str) -
     for arg in launch.args:
         table = {**arg, "dtype": dtype if arg["dtype"] == ELEMENT else arg["dtype"]}
         lines += ["", "[[args]]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+    if reference:
+        lines += ["", "[reference]", f"file = {_toml(reference)}"]
     return "\n".join((*lines, "", "[assume]", "no_alias = true", ""))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from tilewright.errors import EXIT_CHECK_FAILED, EXIT_MISSING, EXIT_OK, TilewrightError
 from tilewright.ladder.claims import Evidence
@@ -19,6 +20,7 @@ from tilewright.ladder.report import (
     RungRecord,
     ShownRung,
 )
+from tilewright.ladder.writing import only_rung, write_rung
 from tilewright.settings import Settings
 
 Progress = Callable[[str], None]
@@ -40,15 +42,23 @@ def list_families() -> LadderList:
     )
 
 
-def show_family(name: str, rung: str | None = None) -> LadderShow:
+def show_family(name: str, rung: str | None = None, *, out: Path | None = None, dtype: str | None = None) -> LadderShow:
     """A family's rungs with their sources, each against the one before; or one of them.
 
+    Args:
+        out: write the rung into this folder, for an element type; None for the rung's first.
+
     Raises:
-        TilewrightError: ``ladder/no_family``, ``ladder/no_rung``.
+        TilewrightError: ``ladder/no_family``, ``ladder/no_rung``, ``ladder/no_dtype``.
     """
     family = load_family(name)
     rungs = (family.rung(rung),) if rung else family.rungs
-    return LadderShow(family.name, family.title, family.op, tuple(_shown(family, r) for r in rungs))
+    written: tuple[Path, ...] = ()
+    if out is not None:
+        one = only_rung(family, rung)
+        written = write_rung(family, one, dtype or one.dtypes[0], out)
+    shown = tuple(_shown(family, r) for r in rungs)
+    return LadderShow(family.name, family.title, family.op, shown, tuple(map(str, written)))
 
 
 def _shown(family: Family, rung: Rung) -> ShownRung:
