@@ -1,0 +1,57 @@
+// Several blocks a row, for matrices with fewer rows than the card has multiprocessors: each block adds a stretch of the
+// row, and a second kernel adds the stretches' sums, in the same order every time, which atomics would not do.
+#include "block.cuh"
+#include "packs.cuh"
+
+constexpr int THREADS = 256;
+constexpr int SPLITS = 32;  // stretches a row: a warp of the second kernel adds them in one go
+constexpr int LOADS = 4;
+constexpr int STEP = THREADS * TW_PACK;  // elements that a block reads with one access
+
+__device__ __forceinline__ float dot(const Pack& a, const Pack& x, float sum) {
+    #pragma unroll
+    for (int e = 0; e < TW_PACK; ++e) sum = fmaf(a.at[e], x.at[e], sum);
+    return sum;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+sgemv(const float* __restrict__ a, const float* __restrict__ x, float* __restrict__ partial, int M, int N, int ld_a) {
+    __shared__ float sums[THREADS / 32];
+    const int row = blockIdx.x;
+    const float* from = a + (long long)row * ld_a;
+    const bool has_packs = is_pack_aligned(a) && is_pack_aligned(x) && ld_a % TW_PACK == 0;
+    // Stretches are whole packs long; the last ones may be short, or empty.
+    const int packs = N / TW_PACK + (N % TW_PACK != 0);
+    const long long length = (long long)(packs / SPLITS + (packs % SPLITS != 0)) * TW_PACK;
+    const int begin = min(blockIdx.y * length, (long long)N);
+    const int end = min(begin + length, (long long)N);
+
+    float sum = 0.0f;
+    int done = begin;
+    if (has_packs) {
+        int column = begin + threadIdx.x * TW_PACK;
+        for (; column + (LOADS - 1) * STEP + TW_PACK <= end; column += LOADS * STEP) {
+            Pack read[LOADS];
+            #pragma unroll
+            for (int i = 0; i < LOADS; ++i) read[i] = load_pack(from + column + i * STEP);
+            #pragma unroll
+            for (int i = 0; i < LOADS; ++i) sum = dot(read[i], load_pack(x + column + i * STEP), sum);
+        }
+        for (; column + TW_PACK <= end; column += STEP) sum = dot(load_pack(from + column), load_pack(x + column), sum);
+        done = max(begin, end / TW_PACK * TW_PACK);  // an empty stretch begins at its end
+    }
+    for (int column = done + threadIdx.x; column < end; column += THREADS) sum = fmaf(from[column], x[column], sum);
+
+    sum = block_sum(sum, sums);
+    if (threadIdx.x == 0) partial[(long long)row * SPLITS + blockIdx.y] = sum;
+}
+
+// y[row] = the sum of its stretches: a warp a row.
+extern "C" __global__ void __launch_bounds__(THREADS)
+add_stretches(const float* __restrict__ partial, float* __restrict__ y, int M) {
+    const int lane = threadIdx.x % 32;
+    const int row = blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
+    if (row >= M) return;  // the whole warp
+    const float sum = warp_sum(partial[(long long)row * SPLITS + lane]);
+    if (lane == 0) y[row] = sum;
+}
