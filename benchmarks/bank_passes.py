@@ -24,11 +24,11 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 WARPS, LOADS, ROUNDS = 32, 8, 256
 KINDS = {
-    "ld.4": (4, 'asm volatile("ld.shared.b32 %0, [%1];" : "=r"(r[i].x) : "r"(at[i]));'),
-    "ld.8": (8, 'asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(r[i].x), "=r"(r[i].y) : "r"(at[i]));'),
+    "ld.4": (4, 'asm volatile("ld.volatile.shared.b32 %0, [%1];" : "=r"(r[i].x) : "r"(at[i]));'),
+    "ld.8": (8, 'asm volatile("ld.volatile.shared.v2.b32 {%0, %1}, [%2];" : "=r"(r[i].x), "=r"(r[i].y) : "r"(at[i]));'),
     "ld.16": (
         16,
-        'asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"'
+        'asm volatile("ld.volatile.shared.v4.b32 {%0, %1, %2, %3}, [%4];"'
         ' : "=r"(r[i].x), "=r"(r[i].y), "=r"(r[i].z), "=r"(r[i].w) : "r"(at[i]));',
     ),
     "ldmatrix.x4": (
