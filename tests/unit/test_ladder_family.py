@@ -9,8 +9,11 @@ import pytest
 
 from tilewright.errors import TilewrightError
 from tilewright.ladder.family import KERNELS, Limit, load_family
+from tilewright.ladder.launching import _without_maps
 from tilewright.ladder.specs import bound_launches, cleared_before, figure, operation_spec, rung_spec, sidecar_text
 from tilewright.ladder.views import bound_operation, device_view_of, row_major
+from tilewright.ladder.writing import write_rung
+from tilewright.launch.bind import BoundScalar
 from tilewright.launch.sidecar import parse_sidecar
 
 GOOD = """
@@ -127,6 +130,24 @@ def test_its_sidecars_and_launches(folder: Path) -> None:
         ("equals = 0", 'ratio_at_most = 0.5, against = "03"', "02_two names '03', which is no rung", None),
         ("limits = { N", "limits = { K", "'K' is no size", None),
         ("flops =", "flops ==", "", None),
+        (
+            "defines = {",
+            'map_flag = "f"\ndefines = {',
+            "rung.1.map_flag tells of tensor_maps, and there are none",
+            None,
+        ),
+        (
+            "defines = {",
+            'tensor_maps = [{ name = "m", array = "z", dims = ["N"], pitches = [], box = [4] }]\ndefines = {',
+            "'z' is no array of the kernel",
+            None,
+        ),
+        (
+            "defines = {",
+            'tensor_maps = [{ name = "m", array = "x", dims = ["N"], pitches = [4], box = [4] }]\ndefines = {',
+            "needs a box as long as its dims, and one pitch fewer",
+            None,
+        ),
     ],
 )
 def test_a_wrong_file_names_place_and_key(folder: Path, old: str, new: str, message: str, line: int | None) -> None:
@@ -217,6 +238,21 @@ def test_sizes_come_from_shapes_and_strides() -> None:
 def test_arrays_that_are_not_taken(arrays: dict[str, Tensor], message: str) -> None:
     with pytest.raises(TilewrightError, match=message):
         bound(**arrays)
+
+
+def test_where_no_map_can_be_made_the_kernel_is_told() -> None:
+    family = load_family("transpose")
+    spec = rung_spec(family, family.rung("tma"), "float16")
+    constants = {"COLUMNS": 8, "ROWS": 16, "PACK": 8, "THREADS": 128, "TW_T_BYTES": 2}
+    for sizes, flag in (({"M": 40, "N": 72, "ld_x": 80}, 1), ({"M": 5, "N": 33, "ld_x": 33}, 0)):
+        launch = bound_launches(spec, sizes, constants)[0]
+        assert [arg.value for arg in launch.leaves if isinstance(arg, BoundScalar)][-1] == flag
+        for start in (256, 250):  # a view of a tensor may begin anywhere
+            told = _without_maps(launch, lambda name, start=start: start)
+            scalars = [arg.value for arg in told.leaves if isinstance(arg, BoundScalar)]
+            assert scalars[-1] == (flag if start == 256 else 0)
+    with pytest.raises(TilewrightError, match="takes tensor maps, which no sidecar can say"):
+        write_rung(family, family.rung("tma"), "float16", Path("nowhere"))
 
 
 def test_what_is_no_array_or_lies_in_the_hosts_memory() -> None:

@@ -91,7 +91,7 @@ def compile_rung(
     artifacts: list[Artifact] = []
     constants: dict[str, int | float] = {}
     numbers = {name: int(value) for name, value in defines.items() if value.lstrip("-").isdigit()}
-    for one in spec.specs:
+    for one, launch in zip(spec.specs, spec.rung.launches, strict=True):
         request = BuildRequest(
             view.text, file.name, arch, one.kernel, view.headers, tuple(sorted(defines.items())), flags=one.build.flags
         )
@@ -102,7 +102,8 @@ def compile_rung(
         function = source.kernel(one.kernel)
         constants |= open_kernel(source, function, numbers).constants.names()
         constants |= numbers
-        check_against(one, function.params, constants)
+        behind = len(launch.maps) + bool(launch.map_flag)  # parameters that no sidecar names
+        check_against(one, function.params[: len(function.params) - behind], constants)
         artifacts.append(built)
     return CompiledRung(spec, arch, tuple(artifacts), constants)
 

@@ -31,9 +31,14 @@
     block      = ["TILE", 8]
     # optional: shared_bytes, defines = { TILE = 32 }, flags, dtypes, min_arch, generated_from,
     # limits = { N = { at_most = 8192, multiple_of = 4 } },   # what it can do at all; at_least too
+    # sized = { WORKERS = "32 + 96 * (C > 1024)", PACKS = "ceil_div(C * item_bytes, 16 * WORKERS)" },   # defines that
+    #         # a card gets by its sizes, where those of the file are for the emulator
+    # sized_limits = { C = "131072 // item_bytes" },          # the most it takes then
     # best_for = { N = { at_most = 1024 } },   # who names no rung gets the last one whose best_for and limits fit
     # args = ["x", "partial", { name = "y", role = "inout", fill = "zeros()" },
     #          { name = "k", dtype = "int32", value = 3 }]
+    # tensor_maps = [{ name = "x_map", array = "x", dims = ["N", "M"], pitches = ["ld * TW_T_BYTES"], box = [32, 8] }],
+    # map_flag = "has_map",   # behind the maps: 0 where they cannot be made (a pitch that is no multiple of 16 bytes)
     # scratch = [ { name = "partial", dtype = "float32", shape = ["64"] } ]
     # passes = [ { kernel = "second", grid = [1], block = [256], args = [{ name = "partial", role = "in" }, "y"] } ]
     shows = [
@@ -53,11 +58,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from tilewright.errors import TilewrightError
+from tilewright.launch.dtypes import DTYPES
+from tilewright.launch.expressions import parse
 from tilewright.launch.toml_lines import read_lines
 
 KERNELS = Path(__file__).with_name("kernels")
@@ -98,6 +105,22 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class MapTable:
+    """A tensor map that a kernel takes behind its arguments: see ``launch.tensor_maps.TensorMapArg``.
+
+    Attributes:
+        name: of the parameter. array: the argument that it describes, as unsigned integers of its elements' width.
+        dims, pitches, box: expressions; elements, bytes, elements, the innermost dimension first.
+    """
+
+    name: str
+    array: str
+    dims: tuple[str, ...]
+    pitches: tuple[str, ...]
+    box: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class KernelLaunch:
     """One kernel of a rung.
 
@@ -105,6 +128,7 @@ class KernelLaunch:
         kernel: the ``extern "C"`` function.
         grid, block: one to three expressions. shared_bytes: of dynamic shared memory, an expression.
         args: the tables of its arguments, complete, in the order of the signature; dtype ``T`` is the element type.
+        maps: tensor maps behind them. map_flag: the ``int`` behind those, 0 where they cannot be made; "" for none.
     """
 
     kernel: str
@@ -112,6 +136,8 @@ class KernelLaunch:
     block: tuple[str | int, ...]
     shared_bytes: str | int
     args: tuple[Mapping[str, Any], ...]
+    maps: tuple[MapTable, ...] = ()
+    map_flag: str = ""
 
 
 @dataclass(frozen=True)
@@ -148,6 +174,8 @@ class Rung:
         min_arch: the least architecture, or None. generated_from: the rung that `tilewright pipeline` makes it of.
         defines, flags: for the compiler.
         limits: by size. best_for: by size, where the rung is chosen when none is named.
+        sized: further defines, expressions in the sizes and ``item_bytes``: how a card should have it at sizes.
+        sized_limits: the most that it then takes of a size.
         claims: what it has to show. line: in ``ladder.toml``.
     """
 
@@ -163,8 +191,26 @@ class Rung:
     flags: tuple[str, ...] = ()
     limits: Mapping[str, Limit] = field(default_factory=dict)
     best_for: Mapping[str, Limit] = field(default_factory=dict)
+    sized: Mapping[str, str] = field(default_factory=dict)
+    sized_limits: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     line: int | None = None
+
+    def at(self, sizes: Mapping[str, int], dtype: str) -> Rung:
+        """The rung as a card should have it at sizes: with the defines that ``sized`` makes of them.
+
+        Raises:
+            TilewrightError: ``launch/…`` for an expression that has no whole value.
+        """
+        if not self.sized:
+            return self
+        names = {**sizes, "item_bytes": DTYPES[dtype].item_bytes}
+        made: dict[str, int] = {}
+        for name, text in self.sized.items():
+            made[name] = parse(text).evaluate_int({**names, **made})
+        most = {name: parse(text).evaluate_int(names) for name, text in self.sized_limits.items()}
+        limits = {name: Limit(value, self.limits.get(name, Limit()).multiple_of) for name, value in most.items()}
+        return replace(self, defines={**self.defines, **made}, limits={**self.limits, **limits})
 
     def misfit(self, sizes: Mapping[str, int]) -> str:
         """Which limit a set of sizes breaks; "" for none."""
@@ -228,7 +274,7 @@ class Family:
         Raises:
             TilewrightError: ``ladder/no_rung``.
         """
-        for rung in reversed(self.rungs):
+        for rung in reversed([rung.at(sizes, dtype) for rung in self.rungs]):
             fits = all(limit.allows(sizes[name]) for name, limit in (*rung.limits.items(), *rung.best_for.items()))
             if fits and dtype in rung.dtypes and (rung.min_arch is None or runs_on(rung.min_arch)):
                 return rung

@@ -7,18 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder.family import RELATIONS, SPECIALS, Claim, Family, KernelLaunch, Limit, Rung
+from tilewright.ladder.family import RELATIONS, SPECIALS, Claim, Family, KernelLaunch, Limit, MapTable, Rung
 from tilewright.launch.dtypes import DTYPES
+from tilewright.launch.expressions import Place, parse
 from tilewright.launch.toml_lines import TomlLines
 
 ELEMENT = "T"
 FAMILY_KEYS = (
     *("name", "title", "op", "reference", "dtypes", "sizes", "bytes", "flops", "length", "exact", "specials", "args"),
 )
-LAUNCH_KEYS = ("kernel", "grid", "block", "shared_bytes", "args")
+LAUNCH_KEYS = ("kernel", "grid", "block", "shared_bytes", "args", "tensor_maps", "map_flag")
 RUNG_KEYS = (
     *LAUNCH_KEYS,
     *("file", "technique", "changes", "defines", "flags", "dtypes", "min_arch", "generated_from", "limits", "best_for"),
+    *("sized", "sized_limits"),
     *("scratch", "passes", "shows"),
 )
 CLAIM_KEYS = ("counter", "sass", "resource", "against", "size", "dtype", *RELATIONS)
@@ -174,6 +176,8 @@ def _rung(part: _Part, args: tuple[ArgTable, ...], dtypes: tuple[str, ...], size
         part.texts("flags"),
         _limits(part, "limits", sizes["default"]),
         _limits(part, "best_for", sizes["default"]),
+        _expressions(part, "sized", part.get("sized", dict, {})),
+        _expressions(part, "sized_limits", sizes["default"]),
         tuple(_claim(p, taken, sizes) for p in part.parts("shows")),
         part.line(),
     )
@@ -188,7 +192,26 @@ def _launch(part: _Part, args: tuple[ArgTable, ...], pool: Mapping[str, ArgTable
     given = part.get("args", list, None)
     own = args if given is None else tuple(_chosen(part, i, item, pool) for i, item in enumerate(given))
     grid, block = (tuple(part.get(key, list)) for key in ("grid", "block"))
-    return KernelLaunch(part.get("kernel", str), grid, block, part.get("shared_bytes", (str, int), 0), own)
+    maps = tuple(_map(p, own) for p in part.parts("tensor_maps"))
+    flag = part.get("map_flag", str, "")
+    if flag and not maps:
+        raise part.error(
+            "bad_value", f"{part.dotted('map_flag')} tells of tensor_maps, and there are none.", "map_flag"
+        )
+    shared_bytes = part.get("shared_bytes", (str, int), 0)
+    return KernelLaunch(part.get("kernel", str), grid, block, shared_bytes, own, maps, flag)
+
+
+def _map(part: _Part, args: tuple[ArgTable, ...]) -> MapTable:
+    part.only(("name", "array", "dims", "pitches", "box"))
+    array = part.get("array", str)
+    if not any(arg["name"] == array and "shape" in arg for arg in args):
+        raise part.error("bad_value", f"'{array}' is no array of the kernel.", "array")
+    dims, pitches, box = (tuple(map(str, part.get(key, list))) for key in ("dims", "pitches", "box"))
+    if len(box) != len(dims) or len(pitches) != len(dims) - 1:
+        message = f"{part.dotted()} needs a box as long as its dims, and one pitch fewer."
+        raise part.error("bad_value", message)
+    return MapTable(part.get("name", str), array, dims, pitches, box)
 
 
 def _chosen(part: _Part, index: int, item: object, pool: Mapping[str, ArgTable]) -> ArgTable:
@@ -212,6 +235,16 @@ def _limits(part: _Part, key: str, sizes: Mapping[str, int]) -> dict[str, Limit]
         part.part(key).get(name, dict)
         row = part.part(key).part(name).only(("at_most", "at_least", "multiple_of"))
         out[name] = Limit(row.get("at_most", int, None), row.get("multiple_of", int, 1), row.get("at_least", int, 0))
+    return out
+
+
+def _expressions(part: _Part, key: str, known: Mapping[str, Any]) -> dict[str, str]:
+    out = {}
+    for name, text in part.get(key, dict, {}).items():
+        if name not in known or not isinstance(text, str | int):
+            raise part.error("bad_value", f"{part.dotted(key)}.{name} must be an expression, for a size.", key)
+        out[name] = str(text)
+        parse(out[name], Place(str(part.file), part.line(key)))
     return out
 
 

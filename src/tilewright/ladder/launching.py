@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,14 @@ from tilewright.ladder.family import Family, Rung, load_family
 from tilewright.ladder.specs import bound_launches, cleared_before, operation_spec, rung_spec
 from tilewright.ladder.views import DeviceView, bound_operation, device_view_of
 from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
+from tilewright.launch.tensor_maps import BoundTensorMap
 from tilewright.settings import Settings
 
 if TYPE_CHECKING:
     import numpy as np
 
 KEPT_PLANS = 256
+_MAP_ALIGNMENT = 16  # CUDA Driver API, cuTensorMapEncodeTiled: globalAddress
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Ladder:
         self._families: dict[str, Family] = {}
         self._cards: dict[int, GpuInfo] = {}
         self._specs: dict[tuple[str, str], Any] = {}
-        self._loaded: dict[tuple[str, str, str, int], tuple[CompiledRung, list[Any]]] = {}
+        self._loaded: dict[Any, tuple[CompiledRung, list[Any]]] = {}
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
         self._codes: list[Any] = []  # the loaded cubins, which must outlive their kernels
 
@@ -121,8 +123,8 @@ class Ladder:
         for step in plan.steps:
             for array in step.cleared:
                 fill(pointer(array.name), 0, array.storage_elements * array.dtype.item_bytes, stream)
-            arguments: list[np.generic | np.ndarray] = kernel_arguments(step.launch, pointer)
-            one = step.launch
+            one = _without_maps(step.launch, pointer)
+            arguments: list[np.generic | np.ndarray] = kernel_arguments(one, pointer)
             launch_kernel(step.kernel.handle, one.grid, one.block, one.shared_bytes, stream, arguments)
         for scratch in own.values():
             scratch.release()
@@ -143,7 +145,11 @@ class Ladder:
             self._specs[at] = operation_spec(family, dtype)
         whole = bound_operation(family, self._specs[at], views, sizes)
         info = self._card(card)
-        rung = family.rung(name) if name else family.best(whole.sizes, dtype, lambda arch: _runs(arch, info))
+        rung = (
+            family.rung(name).at(whole.sizes, dtype)
+            if name
+            else family.best(whole.sizes, dtype, lambda arch: _runs(arch, info))
+        )
         if not any(array.storage_elements for array in whole.arrays if array.role != "in"):
             return Plan(rung, (), {})  # nothing to compute
         compiled, kernels = self._load(family, rung, dtype, info)
@@ -175,7 +181,7 @@ class Ladder:
     def _load(self, family: Family, rung: Rung, dtype: str, info: GpuInfo) -> tuple[CompiledRung, list[Any]]:
         from cuda.core import ObjectCode
 
-        key = (family.name, rung.name, dtype, info.index)
+        key = (family.name, rung.name, dtype, info.index, tuple(sorted(rung.defines.items())))
         if key not in self._loaded:
             compiled = compile_rung(rung_spec(family, rung, dtype), self._settings, arch_of(rung, info))
             kernels = []
@@ -231,6 +237,18 @@ def _runs(least: str, info: GpuInfo) -> bool:
     if least.endswith("a"):
         return not arch_mismatch(least, info.arch)
     return int("".join(c for c in info.arch if c.isdigit())) >= int("".join(c for c in least if c.isdigit()))
+
+
+def _without_maps(launch: BoundLaunch, pointer: Callable[[str], int]) -> BoundLaunch:
+    """The launch as the kernel takes it where a map's array begins at no multiple of 16 bytes: without maps."""
+    maps = [arg for arg in launch.arguments if isinstance(arg, BoundTensorMap)]
+    if all((pointer(arg.owner) + arg.offset_bytes) % _MAP_ALIGNMENT == 0 for arg in maps):
+        return launch
+    *before, flag = launch.arguments
+    if not isinstance(flag, BoundScalar):
+        raise TilewrightError("ladder/alignment", f"'{maps[0].owner}' must begin at a multiple of 16 bytes.")
+    told = [replace(arg, obstacle="misaligned") if isinstance(arg, BoundTensorMap) else arg for arg in before]
+    return replace(launch, arguments=(*told, replace(flag, value=0)))
 
 
 def _with_scalars(launch: BoundLaunch, scalars: Mapping[str, float]) -> BoundLaunch:

@@ -23,6 +23,7 @@ from tilewright.verification.tolerance import Tolerance, derive, read_arithmetic
 if TYPE_CHECKING:
     import numpy as np
 
+    from tilewright.emulator.executor import EmulatorExecutor
     from tilewright.emulator.run import Emulation
 
 Arrays = Mapping[str, "np.ndarray"]
@@ -130,6 +131,15 @@ def _sprinkle(storage: np.ndarray, dtype: DType, specials: tuple[str, ...]) -> N
         storage[(2 * index + 1) * storage.size // (2 * len(specials))] = values[name]
 
 
+def emulator_for(compiled: CompiledRung, *, counters: bool = False, checks: bool = True) -> EmulatorExecutor:
+    """An emulator for a rung; it reads and translates each kernel once, however often it runs."""
+    from tilewright.emulator.executor import EmulatorExecutor
+    from tilewright.emulator.options import EmulatorOptions
+
+    options = EmulatorOptions(checks=checks, counters=counters, max_seconds=MAX_SECONDS)
+    return EmulatorExecutor(compiled.arch, options, compiled.spec.rung.file.name)
+
+
 def run_emulated(
     compiled: CompiledRung,
     what: Operation,
@@ -138,6 +148,7 @@ def run_emulated(
     checks: bool = True,
     attempt: int = 0,
     programs: tuple[Program, ...] | None = None,
+    executor: EmulatorExecutor | None = None,
 ) -> RungRun:
     """Run a rung in the emulator and judge it.
 
@@ -145,15 +156,12 @@ def run_emulated(
         counters: count instructions and memory traffic. checks: look for hazards.
         attempt: 0 runs all threads in lock-step, 1 warp after warp with other bytes in what nobody wrote, 2 at random.
         programs: twins to run in place of the rung's kernels.
+        executor: of earlier runs of the rung (`emulator_for`), which says itself what it counts and looks for.
 
     Raises:
         TilewrightError: ``ladder/limit`` where the rung does not take the sizes.
     """
-    from tilewright.emulator.executor import EmulatorExecutor
-    from tilewright.emulator.options import EmulatorOptions
-
-    options = EmulatorOptions(checks=checks, counters=counters, max_seconds=MAX_SECONDS)
-    executor = EmulatorExecutor(compiled.arch, options, compiled.spec.rung.file.name)
+    executor = executor or emulator_for(compiled, counters=counters, checks=checks)
     arrays: dict[str, Any] = dict(what.inputs)
     hazards: list[Hazard] = []
     done: list[Emulation] = []

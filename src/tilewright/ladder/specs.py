@@ -11,11 +11,12 @@ from typing import Any
 from tilewright.errors import TilewrightError
 from tilewright.ladder.family import KERNELS, Family, KernelLaunch, Rung
 from tilewright.ladder.family_file import ELEMENT
-from tilewright.launch.bind import BoundArray, BoundLaunch, bind
+from tilewright.launch.bind import BoundArray, BoundLaunch, LaunchChange, bind
 from tilewright.launch.dtypes import DTYPES
 from tilewright.launch.expressions import parse
 from tilewright.launch.sidecar import parse_sidecar
 from tilewright.launch.spec import LaunchSpec
+from tilewright.launch.tensor_maps import FlagArg, TensorMapArg
 
 INCLUDE = KERNELS / "include"
 # NumPy's name → the type's in CUDA.
@@ -109,7 +110,31 @@ def bound_launches(spec: RungSpec, sizes: Mapping[str, int], constants: Mapping[
     why = spec.rung.misfit(sizes)
     if why:
         raise TilewrightError("ladder/limit", f"{why}.", {"sizes": dict(sizes)}, "Take another rung, or other sizes.")
-    return [bind(one, sizes, constants) for one in spec.specs]
+    return [
+        bind(one, sizes, constants, _with_maps(one, launch, constants))
+        for one, launch in zip(spec.specs, spec.rung.launches, strict=True)
+    ]
+
+
+def _with_maps(spec: LaunchSpec, launch: KernelLaunch, constants: Mapping[str, int | float]) -> LaunchChange | None:
+    """The tensor maps of a kernel, as a launch has them: what a variant of `tilewright pipeline` changes, too."""
+    if not launch.maps:
+        return None
+    widths = {arg.name: arg.dtype.item_bytes for arg in spec.args}
+    maps = tuple(
+        TensorMapArg(
+            each.name,
+            each.array,
+            f"uint{8 * widths[each.array]}",
+            each.dims,
+            each.pitches,
+            tuple(parse(text, spec.place()).evaluate_int(constants) for text in each.box),
+        )
+        for each in launch.maps
+    )
+    condition = " * ".join(f"encodable({each.name})" for each in maps)
+    flags = (FlagArg(launch.map_flag, condition),) if launch.map_flag else ()
+    return LaunchChange(tensor_maps=maps, flags=flags)
 
 
 def cleared_before(launches: Sequence[BoundLaunch], inputs: Collection[str]) -> list[tuple[BoundArray, ...]]:

@@ -183,7 +183,15 @@ def bench(
                     failed[rung.name] = why
         for size in sizes:
             progress(f"{family.name}, {dtype}, {size}: timing")
-            timed += _timed(family, rungs, dtype, size, passed, failed, executor, plan or Plan())
+            here, wrong = dict(passed), dict(failed)
+            for rung in (r for r in rungs if r.sized and r.name in passed):  # it has its own defines at each size
+                compiled, why = _judged(family, rung.at(family.sizes[size], dtype), dtype, executor, settings)
+                if compiled is not None and not why:
+                    here[rung.name] = compiled
+                else:
+                    here.pop(rung.name)
+                    wrong[rung.name] = why
+            timed += _timed(family, rungs, dtype, size, here, wrong, executor, plan or Plan())
     date = datetime.now(UTC).isoformat(timespec="seconds")
     return LadderBench(family.name, family.title, info.name, info.driver, date, tuple(timed))
 
@@ -216,7 +224,7 @@ def _timed(
     sizes = family.sizes[size]
     out = [TimedRung(r.name, r.technique, dtype, size, sizes, "not_run") for r in rungs if dtype in r.dtypes]
     out = [replace(r, verdict="failed", message=failed[r.rung]) if r.rung in failed else r for r in out]
-    out = [replace(r, message=family.rung(r.rung).misfit(sizes)) if r.rung in passed else r for r in out]
+    out = [replace(r, message=passed[r.rung].spec.rung.misfit(sizes)) if r.rung in passed else r for r in out]
     ready = {r.rung: passed[r.rung] for r in out if r.rung in passed and not r.message}
     if not ready:
         return out

@@ -20,10 +20,13 @@ def write_rung(family: Family, rung: Rung, dtype: str, folder: Path) -> tuple[Pa
         The files.
 
     Raises:
-        TilewrightError: ``ladder/no_dtype``.
+        TilewrightError: ``ladder/no_dtype``; ``ladder/tensor_maps`` for a rung whose launch no sidecar can describe.
         OSError: the folder cannot be written to.
     """
     rung_spec(family, rung, dtype)
+    if any(launch.maps for launch in rung.launches):
+        message = f"{rung.name} takes tensor maps, which no sidecar can say."
+        raise TilewrightError("ladder/tensor_maps", message, {}, "Take another rung.")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "include").mkdir(exist_ok=True)
     source = folder / rung.file.name
