@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import analyze_kernels as kernels
 import pytest
-from analyze_kernels import Sample
+from analyze_sample import Sample, disassembled_once
 
 from tilewright.analyze.markdown import render_markdown
 from tilewright.analyze.record import AnalyzeReport
@@ -23,6 +23,12 @@ Run = Callable[[Sample], AnalyzeReport]
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return Settings(cache_dir=tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def each_cubin_once() -> Iterator[None]:
+    with disassembled_once():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +115,18 @@ def test_tiles_that_cost_a_block_are_to_be_shrunk_first(run: Run) -> None:
     assert "pipeline" not in keys(report) or "pipeline" in report.strategies[0].conflicts
 
 
+def test_tiles_and_registers_that_cost_a_block_together_are_mended_together(tmp_path: Path, settings: Settings) -> None:
+    path = kernels.BIG_PATCHES.write(tmp_path)
+    report = analyze(path, device="A100 80 GB SXM4", settings=settings).report
+    fit = report.residency
+    assert fit is not None
+    assert (fit.limits["shared"], fit.limits["registers"]) == (1, 1)
+    first = report.strategies[0]
+    assert first.key == "shrink_shared"
+    assert "__launch_bounds__(256, 2)" in first.how
+    assert "shared does too" in why_not(report, "cap_registers")
+
+
 def test_small_tiles_and_small_launches_have_nothing_to_shrink(run: Run) -> None:
     assert "shrink_shared" not in keys(run(kernels.WMMA))
     few = run(kernels.BIG_TILES.at(M=512, N=512))
@@ -125,6 +143,13 @@ def test_byte_wise_loads_are_to_be_widened_first(run: Run) -> None:
     own = next(e for e in report.strategies[1].evidence if "beside wider loads" in e.what)
     assert report.strategies[1].key == "pipeline"
     assert float(own.value.removesuffix("x")) < gain(report, "widen")
+
+
+def test_a_loop_that_makes_no_trip_has_nothing_to_widen(run: Run) -> None:
+    report = run(kernels.BYTES.at(K=0))
+    assert "no trip" in why_not(report, "widen")
+    assert not {"widen", "pipeline"} & set(keys(report))
+    assert report.verdict.by == "dram"  # nothing but zeros is written
 
 
 def test_bytes_that_are_read_once_in_front_of_the_loop_do_not_matter(run: Run) -> None:
@@ -156,6 +181,12 @@ def test_a_product_without_tiles_is_to_be_tiled(run: Run) -> None:
 
 
 # -- other kernels ----------------------------------------------------------------------------------
+
+
+def test_products_of_bytes_go_to_the_tensor_cores_whatever_the_words_are_called(run: Run) -> None:
+    report = run(kernels.DOT_BYTES)
+    assert "tensor_cores" in keys(report)
+    assert "TF32" in why_not(run(kernels.DOT_FLOATS), "tensor_cores")
 
 
 def test_a_matrix_vector_product_is_at_the_dram_wall(run: Run) -> None:

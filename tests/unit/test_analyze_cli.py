@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import analyze_kernels as kernels
 import pytest
+from analyze_sample import disassembled_once
 
 from tilewright.cli.app import main
 from tilewright.settings import Settings
@@ -28,6 +30,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module", autouse=True)
+def each_cubin_once() -> Iterator[None]:
+    with disassembled_once():
+        yield
+
+
 @pytest.fixture(autouse=True)
 def one_cache(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(built / "cache"))
@@ -45,9 +53,11 @@ def test_cubins_tell_the_same_story_as_their_sources(built: Path, capsys: pytest
     assert plain["baseline"]["launch"]["block"] == [256, 1, 1]  # its launch bounds
     assert plain["baseline"]["smem_bytes"] == 18944
     assert plain["strategies"][0]["key"] == "pipeline"
+    assert any("--shared-bytes" in text for text in plain["assumptions"])
     ring = report(capsys, str(built / "wmma_cp_async.cubin"), *common, "--shared-bytes", "56832")
     assert "pipeline" not in [s["key"] for s in ring["strategies"]]
     assert ring["baseline"]["smem_bytes"] == 56832
+    assert not any("--shared-bytes" in text for text in ring["assumptions"])
     capped = report(capsys, str(built / "registers.cubin"), *common)
     assert capped["strategies"][0]["key"] == "cap_registers"
     few = report(capsys, str(built / "registers.cubin"), "--device", "h200", "--grid", "4,4")
@@ -129,6 +139,9 @@ def test_markdown_and_text(built: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["wmma.cubin", "--device", "a100"], "analyze/unknown_device", 2),  # four cards have that name
         (["wmma.cubin", "--device", "NVIDIA A10"], "analyze/other_arch", 2),
         (["wmma.cubin", "--grid", "0"], "analyze/bad_option", 2),
+        (["wmma.cubin", "--grid", "2147483648"], "analyze/bad_option", 2),  # no launch takes them
+        (["wmma.cubin", "--grid", "1,65536"], "analyze/bad_option", 2),
+        (["wmma.cubin", "--block", "1,1,65"], "analyze/bad_option", 2),
         (["wmma.cubin", "--grid", "4x4"], "cli/usage", 2),
         (["wmma.cubin", "--block", "64,64"], "analyze/bad_option", 2),
         (["wmma.cubin", "--flops", "-1"], "analyze/bad_option", 2),

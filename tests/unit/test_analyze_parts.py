@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright.analyze.demand import Demand, Rates, Traffic, global_passes, mac_rate, matrix_macs
+from tilewright.analyze.demand import Demand, Traffic, demand_of, global_passes, mac_rate, matrix_macs
 from tilewright.analyze.floors import Setting, floors, gain, without_global_wait
-from tilewright.analyze.hot_loop import short_name
+from tilewright.analyze.hot_loop import HotLoop, short_name
 from tilewright.analyze.ncu import read_ncu
 from tilewright.analyze.record import Count, Strategy
 from tilewright.analyze.residency import residency, shared_cliff
@@ -102,6 +102,22 @@ def test_a_block_that_waits_less_is_faster_only_where_it_is_the_wait() -> None:
     assert crowded < 1.05
 
 
+def test_nothing_to_do_is_no_gain() -> None:
+    idle = replace(DEMAND, issue=0, lsu=0, l2_bytes=0, pipes={}, alone=0, global_wait=0, near_wait=0, trips=0)
+    setting = replace(SETTING, dram_bytes=0.0)
+    assert gain(floors(idle, setting), idle, setting) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("opcode", "pipe", "slower", "faster"),
+    [("MUFU", "mufu", "sm_100a", "sm_103a"), ("LOP3", "alu", "sm_89", "sm_120a"), ("FFMA", "fma", "sm_80", "sm_86")],
+)
+def test_pipes_have_the_rates_of_their_architecture(opcode: str, pipe: str, slower: str, faster: str) -> None:
+    loop = HotLoop((code(opcode, "R0, R1, R2, R0"),), "loop", None, True, 0, ())
+    slow, fast = (demand_of(loop, load_arch(name), None, 4, 10, None).pipes[pipe] for name in (slower, faster))
+    assert slow == 2 * fast > 0
+
+
 def test_dram_counts_only_where_the_launch_is_known_as_a_whole() -> None:
     assert "dram" in floors(DEMAND, SETTING).cycles
     assert "dram" not in floors(replace(DEMAND, is_whole=False), SETTING).cycles
@@ -112,11 +128,10 @@ def test_dram_counts_only_where_the_launch_is_known_as_a_whole() -> None:
 
 
 def test_sectors_that_lie_apart_take_a_pass_each() -> None:
-    rates = Rates.load()
     coalesced = Traffic(10, 40, 40, 0, 0, 0, 0)
     strided = Traffic(10, 320, 40, 0, 0, 0, 0)
-    assert global_passes(coalesced, rates) == 10
-    assert global_passes(strided, rates) == 10 + 280
+    assert global_passes(coalesced) == 10
+    assert global_passes(strided) == 10 + 280
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 
 from tilewright.analyze.hot_loop import ASYNC_COPIES, GLOBAL_LOADS, GLOBAL_STORES, LOCAL, SHARED_STORES, HotLoop
 from tilewright.analyze.serial import serial
@@ -75,20 +73,6 @@ class Demand:
     macs: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Rates:
-    """``data/rates.toml``."""
-
-    mufu_lanes_per_cycle: float
-    int_lanes_per_cycle: float
-    l1_sectors_per_cycle: float
-
-    @staticmethod
-    def load() -> Rates:
-        text = files(__package__).joinpath("data", "rates.toml").read_text("utf-8")
-        return Rates(**{name: float(row["value"]) for name, row in tomllib.loads(text).items()})
-
-
 def demand_of(
     loop: HotLoop,
     arch: Arch,
@@ -96,7 +80,6 @@ def demand_of(
     warps: int,
     trips: float | None,
     traffic: Traffic | None,
-    rates: Rates,
 ) -> Demand:
     """The demand of one block of so many warps.
 
@@ -105,18 +88,18 @@ def demand_of(
         trips: of the hot loop, per block; None where they are not known.
         traffic: counted; without it accesses are taken as coalesced and free of bank conflicts.
     """
-    rounds = trips or 1.0
+    rounds = 1.0 if trips is None else trips
     one = serial(loop.trip, arch, loop.kind != "straight")
     near = warps * _lsu_passes(loop.trip) * rounds
     far = warps * _global_bytes(loop.trip) * rounds
     issue = warps * len(loop.trip) * rounds
     is_whole = trips is not None or loop.kind == "straight"
     if traffic is not None and is_whole:
-        near = global_passes(traffic, rates) + traffic.wavefronts
+        near = global_passes(traffic) + traffic.wavefronts
         near += warps * sum(i.opcode in LOCAL for i in loop.trip) * rounds
         far = traffic.sectors * SECTOR_BYTES
         issue = max(issue, traffic.instructions if loop.kind == "straight" else 0.0)
-    pipes = {k: warps * v * rounds for k, v in _pipe_cycles(loop.trip, arch, device, rates).items()}
+    pipes = {k: warps * v * rounds for k, v in _pipe_cycles(loop.trip, arch, device).items()}
     alone = one.cycles * rounds
     if any(map(is_barrier, loop.trip)):
         # Barriers keep the warps of a block in one phase: while it waits for loads, none of its pipes works.
@@ -136,10 +119,10 @@ def demand_of(
     )
 
 
-def global_passes(traffic: Traffic, rates: Rates) -> float:
+def global_passes(traffic: Traffic) -> float:
     """Passes of the requests to global memory: 128 bytes each, and one for every sector that lies apart."""
     apart = traffic.sectors - traffic.ideal_sectors
-    return max(traffic.requests, traffic.ideal_sectors / rates.l1_sectors_per_cycle) + apart
+    return max(traffic.requests, traffic.ideal_sectors * SECTOR_BYTES / PASS_BYTES) + apart
 
 
 def matrix_macs(trip: Sequence[Instruction]) -> dict[str, float]:
@@ -162,16 +145,16 @@ def _macs(instruction: Instruction) -> float:
     return 0.0
 
 
-def _pipe_cycles(trip: Sequence[Instruction], arch: Arch, device: Device | None, rates: Rates) -> dict[str, float]:
+def _pipe_cycles(trip: Sequence[Instruction], arch: Arch, device: Device | None) -> dict[str, float]:
     """Cycles of each math pipe for one warp's trip."""
     out = {"tensor": 0.0, "fma": 0.0, "alu": 0.0, "mufu": 0.0}
     for i in trip:
         if i.opcode in _FMA:
             out["fma"] += WARP / arch.fma_lanes_per_cycle
         elif i.opcode in _ALU:
-            out["alu"] += WARP / rates.int_lanes_per_cycle
+            out["alu"] += WARP / arch.int_lanes_per_cycle
         elif i.opcode == "MUFU":
-            out["mufu"] += WARP / rates.mufu_lanes_per_cycle
+            out["mufu"] += WARP / arch.exp_per_cycle
     for opcode, macs in matrix_macs(trip).items():
         out["tensor"] += macs / mac_rate(opcode, trip, arch, device)
     return {name: cycles for name, cycles in out.items() if cycles}

@@ -138,7 +138,7 @@ def evidence(what: str, value: float | int | str, source: str, unit: str = "") -
 def floor_evidence(facts: Facts, *names: str) -> tuple[Evidence, ...]:
     """The floors that a gain follows from."""
     found = facts.before.cycles
-    total = facts.before.total
+    total = facts.before.total or 1.0
     span = "launch" if facts.demand.is_whole else "trip"
     return tuple(
         evidence(f"{FLOOR_NAMES.get(name, name)} takes", f"{found[name] / total:.0%} of the {span}", "model of floors")
@@ -153,7 +153,7 @@ FLOOR_NAMES = {
     "l1": "the pipe to L1 and shared memory",
     "l2": "traffic with L2",
     "dram": "moving the unique bytes from and to DRAM",
-    "tensor": "the tensor cores",
+    "tensor": "the tensor pipe",
     "fma": "the multiply-add pipe",
     "alu": "the integer pipe",
     "mufu": "the special-function pipe",

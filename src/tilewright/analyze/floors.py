@@ -82,7 +82,8 @@ def floors(demand: Demand, setting: Setting) -> Floors:
 
 def gain(before: Floors, demand: Demand, setting: Setting) -> float:
     """Time before over the time that a changed demand takes in a changed setting."""
-    return before.total / floors(demand, setting).total
+    after = floors(demand, setting).total
+    return before.total / after if after else 1.0  # at sizes that leave nothing to do, nothing is gained
 
 
 def without_global_wait(demand: Demand, share: float = 1.0) -> Demand:

@@ -49,6 +49,8 @@ def headline(report: AnalyzeReport) -> tuple[str, str]:
     """(what holds it back, what to do first)."""
     bound = f"{report.verdict.bound}-bound: {report.verdict.reason}"
     if not report.strategies:
+        if report.memory is None:
+            return bound, "nothing that the machine code alone shows; accesses were not counted (see the notes)"
         return bound, "nothing here is expected to help"
     first = report.strategies[0]
     return bound, f"{first.title}: {gain_text(first)}"

@@ -38,6 +38,7 @@ class Arch:
         cluster_max_blocks_nonportable: the same, after ``cudaFuncAttributeNonPortableClusterSizeAllowed``.
         has_bulk: bulk and tensor copies (TMA). has_wgmma, has_tcgen05: the matrix instructions of a warp group.
         fp16_mac_per_cycle, int8_mac_per_cycle: dense multiply-adds of ``mma.sync``.
+        int_lanes_per_cycle: 32-bit integer additions, comparisons and logic.
         exp_per_cycle: exponentials of the special function units.
         l2_bytes_per_cycle: what one SM takes in from L2.
     """
@@ -75,6 +76,7 @@ class Arch:
     fma_lanes_per_cycle: int
     fp16_mac_per_cycle: int
     int8_mac_per_cycle: int
+    int_lanes_per_cycle: int
     exp_per_cycle: int
     smem_bytes_per_cycle: int
     l2_bytes_per_cycle: int

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 from tilewright import __version__
-from tilewright.analyze.demand import PASS_BYTES, SECTOR_BYTES, Rates, demand_of
+from tilewright.analyze.demand import PASS_BYTES, SECTOR_BYTES, demand_of
 from tilewright.analyze.facts import Facts
 from tilewright.analyze.floors import Setting
 from tilewright.analyze.from_sass import tiled_from_sass
@@ -40,6 +41,8 @@ from tilewright.workflow.analyze_subject import Asked, Say, Subject, open_subjec
 from tilewright.workflow.analyze_tiled import Tiled, capped_build, tiled_of
 from tilewright.workflow.analyzing import AnalyzeOptions, card_for
 from tilewright.workflow.reading import read_file
+
+_DYNAMIC = re.compile(rb"\bextern\s+(__align__\s*\([^)]*\)\s*)?__shared__\b")
 
 
 def make_report(
@@ -109,7 +112,7 @@ def _facts(
     smem_bytes = subject.smem_bytes + launch.shared_bytes
     trips = _trips(loop, proof, tiled, work, threads)
     warps = -(-threads // arch.warp_size)
-    demand = demand_of(loop, arch, device, warps, trips, work.traffic, Rates.load())
+    demand = demand_of(loop, arch, device, warps, trips, work.traffic)
     flops, operations = _flops(work, given, loop)
     dram, output = _dram(sized, work, launch.blocks, given)
     metrics: dict[str, float] = {}
@@ -196,7 +199,7 @@ def _no_block(path: Path) -> TilewrightError:
         "analyze/no_block",
         "How many threads a block has is not known: neither sidecar nor launch bounds say it.",
         {"file": str(path)},
-        "Name it: --block 256, or --block 16,16.",
+        "Name it: --block 256, or --block 16,16; or write a sidecar, so that accesses can be counted, too.",
     )
 
 
@@ -222,7 +225,6 @@ def _report(
     )
     strategies, aside = ranked(facts)
     counted = () if facts.traffic is not None else (f"Accesses were not counted: {work.problem}.",)
-    taken = () if facts.traffic is not None else ("every access is coalesced, conflicts with none, and misses L1",)
     return AnalyzeReport(
         tool=record.Tool(__version__, subject.toolchain, "nvdisasm"),
         kernel=subject.kernel,
@@ -252,9 +254,21 @@ def _report(
         strategies=strategies,
         set_aside=aside,
         warnings=warnings_for(facts, roof, seconds, registers),
-        assumptions=(*subject.assumptions, *taken),
+        assumptions=(*subject.assumptions, *_taken(subject, facts, given)),
         notes=(*subject.notes, *sized.notes, *counted, *tiled.notes),
     )
+
+
+def _taken(subject: Subject, facts: Facts, given: AnalyzeOptions) -> tuple[str, ...]:
+    """What is taken for granted where nobody says it."""
+    found: list[str] = []
+    if facts.traffic is None:
+        found.append("every access is coalesced, conflicts with none, and misses L1")
+    text = subject.opened.source.text if subject.opened is not None else None
+    may_be_dynamic = subject.kind == "cubin" or (text is not None and _DYNAMIC.search(text) is not None)
+    if subject.spec is None and given.shared_bytes is None and may_be_dynamic:
+        found.append("the launch asks for no dynamic shared memory: --shared-bytes says how much")
+    return tuple(found)
 
 
 def _arch_reason(subject: Subject, device_reason: str) -> str:

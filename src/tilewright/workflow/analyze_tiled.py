@@ -75,11 +75,13 @@ def tiled_of(
 
 
 def capped_build(subject: Subject, fit: Occupancy, threads: int, say: Say) -> Capped | None:
-    """Ask the compiler for one more block per SM, where registers alone stand in its way; None: it was not asked."""
-    if subject.opened is None or not fit.blocks_per_sm or fit.limiter != "registers":
-        return None
+    """Ask the compiler for one more block per SM, where registers stand in its way; None: it was not asked.
+
+    Nothing else may do so but shared memory, which the launch can do with less of.
+    """
     wanted = fit.blocks_per_sm + 1
-    if any(count < wanted for name, count in fit.limits.items() if name != "registers"):
+    tight = {name for name, count in fit.limits.items() if count < wanted}
+    if subject.opened is None or not fit.blocks_per_sm or tight not in ({"registers"}, {"registers", "shared"}):
         return None
     from tilewright.build.artifact import CompileFailure
     from tilewright.sass.listing import disassemble

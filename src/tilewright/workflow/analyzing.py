@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import gt
 from pathlib import Path
 
 from tilewright import __version__
@@ -23,6 +24,9 @@ from tilewright.workflow.reading import code_fingerprint, headers_digest, includ
 Progress = Callable[[str], None]
 Triple = tuple[int, int, int]
 FORMAT = 1
+# The same on every architecture (CUDA C++ Programming Guide, Technical Specifications per Compute Capability).
+GRID_MOST: Triple = (2**31 - 1, 65535, 65535)
+BLOCK_MOST: Triple = (1024, 1024, 64)
 
 
 @dataclass(frozen=True)
@@ -132,9 +136,11 @@ def card_for(arch: str, gpu: GpuInfo | None) -> tuple[Device | None, str]:
 
 def _check(given: AnalyzeOptions) -> None:
     """Numbers that no launch can have."""
-    for name, triple in (("--grid", given.grid), ("--block", given.block)):
+    for name, triple, most in (("--grid", given.grid, GRID_MOST), ("--block", given.block, BLOCK_MOST)):
         if triple is not None and min(triple) < 1:
             raise _bad(name, f"{name} is {triple}; every extent must be 1 or more")
+        if triple is not None and any(map(gt, triple, most)):
+            raise _bad(name, f"{name} is {triple}; no GPU takes more than {most}")
     if given.block is not None and given.block[0] * given.block[1] * given.block[2] > 1024:
         raise _bad("--block", f"a block of {given.block} threads is larger than any GPU takes (1024)")
     figures = {"--time-us": given.time_us, "--flops": given.flops, "--bytes": given.bytes}

@@ -118,14 +118,16 @@ def tensor_cores(facts: Facts) -> Judged:
     narrow = {name: size for name, size in facts.inputs.items() if size <= 2}
     if not fmas or facts.loop.kind != "k_loop":
         return SetAside("tensor_cores", "the hot loop is no product of tiles")
-    if facts.inputs and not narrow:
+    # Four 8-bit products in an instruction: whatever type the words are declared as.
+    is_bytes = any(i.opcode == "IDP" for i in trip)
+    if facts.inputs and not narrow and not is_bytes:
         return SetAside("tensor_cores", "no input is 16 bits wide or narrower: TF32 would cost accuracy")
     loads = [i for i in trip if i.opcode in GLOBAL_LOADS | {"LDGSTS"}]
-    is_packed = any(i.opcode in ("HFMA2", "IDP") for i in trip) or any(access_bytes(i) < 4 for i in loads)
+    is_packed = is_bytes or any(i.opcode == "HFMA2" for i in trip) or any(access_bytes(i) < 4 for i in loads)
     if not facts.inputs and not is_packed:
         return SetAside("tensor_cores", "the type of the inputs is not known: a sidecar says it")
     lanes = sum(max(scalar_math(i), 1) for i in trip if i.opcode in ("FFMA", "HFMA2", "IDP", "IMAD"))
-    widths = list(narrow.values()) or [2]
+    widths = [1] if is_bytes else list(narrow.values()) or [2]
     rate = facts.arch.int8_mac_per_cycle if max(widths) == 1 else facts.arch.fp16_mac_per_cycle
     d = facts.demand
     rounds = facts.warps * d.trips
@@ -144,7 +146,11 @@ def tensor_cores(facts: Facts) -> Judged:
     speedup = gain(facts.before, better, facts.setting)
     shown = (
         evidence("multiply-adds of threads per trip", fmas, _SASS),
-        evidence("inputs of 16 bits or fewer", ", ".join(narrow) or "by the width of the loads", "sidecar or SASS"),
+        evidence(
+            "inputs of 16 bits or fewer",
+            ", ".join(narrow) or ("8-bit products, IDP" if is_bytes else "by the width of the loads"),
+            "sidecar or SASS",
+        ),
         *floor_evidence(facts, "fma", "issue"),
     )
     return recommend(
@@ -185,7 +191,10 @@ def spills(facts: Facts) -> Judged:
         d,
         lsu=d.lsu - rounds * inside,
         issue=d.issue - rounds * inside / facts.arch.schedulers_per_sm,
-        alone=max(d.alone - d.trips * min(loads * facts.arch.smem_latency_cycles, d.near_wait / d.trips), d.alone / 4),
+        alone=max(
+            d.alone - d.trips * min(loads * facts.arch.smem_latency_cycles, d.near_wait / max(d.trips, 1.0)),
+            d.alone / 4,
+        ),
     )
     return recommend(
         facts,

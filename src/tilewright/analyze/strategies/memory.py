@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.analyze.demand import PASS_BYTES, SECTOR_BYTES, WARP, Rates, global_passes
+from tilewright.analyze.demand import PASS_BYTES, SECTOR_BYTES, WARP, global_passes
 from tilewright.analyze.facts import Facts, evidence, floor_evidence
 from tilewright.analyze.floors import floors, gain
 from tilewright.analyze.hot_loop import GLOBAL_LOADS, width_bytes
@@ -98,7 +98,7 @@ def tile(facts: Facts) -> Judged:
     if facts.traffic is None:
         return SetAside("tile", f"by how much reads would shrink is not known: {NOT_COUNTED}", shown)
     demand = facts.demand
-    reads = min(global_passes(facts.traffic, Rates.load()), demand.lsu)
+    reads = min(global_passes(facts.traffic), demand.lsu)
     best = replace(
         demand,
         l2_bytes=facts.traffic.sectors * SECTOR_BYTES / reuse,
@@ -135,6 +135,8 @@ def widen(facts: Facts, tiled: TiledGains | None) -> Judged:
         evidence("loads per trip", len(loads), _SASS),
         evidence("of them narrower than 4 bytes", len(narrow), _SASS),
     )
+    if not facts.demand.trips:
+        return SetAside("widen", "at these sizes the loop makes no trip", shown)
     how = "Let each thread move 16 contiguous bytes (uint4, float4); the copy loop shrinks accordingly."
     if facts.loop.kind == "k_loop" and tiled is not None:
         if tiled.widen is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.analyze.demand import Rates, demand_of
+from tilewright.analyze.demand import demand_of
 from tilewright.analyze.facts import Facts, evidence, floor_evidence
 from tilewright.analyze.floors import gain
 from tilewright.analyze.hot_loop import LOCAL
@@ -56,7 +56,7 @@ def cap_registers(facts: Facts) -> Judged:
     demand = facts.demand
     if capped is not None and capped.loop is not None:
         trips = demand.trips if demand.is_whole else None
-        demand = demand_of(capped.loop, facts.arch, facts.device, facts.warps, trips, facts.traffic, Rates.load())
+        demand = demand_of(capped.loop, facts.arch, facts.device, facts.warps, trips, facts.traffic)
         spilled = f", {capped.spill_bytes} B spilled a thread" if capped.spill_bytes else ", nothing spilled"
         inside = capped.loop.count(LOCAL)
         if inside > facts.loop.count(LOCAL):
@@ -94,9 +94,18 @@ def shrink_shared(facts: Facts) -> Judged:
         evidence("shared bytes of a block", facts.smem_bytes, "the compiler and the launch"),
         evidence("blocks per SM", fit.blocks_per_sm, f"{_TABLES}, limited by shared"),
     )
+    how = "Half of BK (or of BM), fewer stages, or scratch that shares the tiles' bytes: {:,} bytes or less."
     if most is None:
-        others = min(v for k, v in fit.limits.items() if k != "shared")
-        return SetAside("shrink_shared", f"the other limits allow {others} blocks: shared memory is not alone", shown)
+        both = _with_a_cap(facts, wanted)
+        if both is None:
+            others = min(v for k, v in fit.limits.items() if k != "shared")
+            why = f"the other limits allow {others} blocks: shared memory is not alone"
+            return SetAside("shrink_shared", why, shown)
+        most, cap, source = both
+        shown += (evidence(f"registers that let {wanted} blocks fit, too", cap, source),)
+        how += (
+            f" With it __launch_bounds__({facts.threads}, {wanted}): {facts.registers} registers stand in the way, too."
+        )
     shown += (evidence(f"bytes that let {wanted} blocks fit", most, _TABLES),)
     few = _not_filled(facts, wanted)
     if few is not None:
@@ -110,11 +119,33 @@ def shrink_shared(facts: Facts) -> Judged:
         "shrink_shared",
         speedup,
         (*shown, *floor_evidence(facts, "latency")),
-        how=f"Half of BK (or of BM), fewer stages, or scratch that shares the tiles' bytes: {most:,} bytes or less.",
+        how=how.format(most),
         effort="small",
         low=min(speedup / facts.spread, 1.0),  # half a tile has twice the barriers, and less reuse
         high=max(speedup, min(speedup * facts.spread, wanted / fit.blocks_per_sm)),
     )
+
+
+def _with_a_cap(facts: Facts, wanted: int) -> tuple[int, int, str] | None:
+    """(shared bytes, registers, who says that they can be had) that let so many blocks fit; None where more is wrong.
+
+    Registers that stand in the way as well are no reason against smaller tiles: both can be mended at once.
+    """
+    assert facts.fit is not None
+    cap = register_cliff(facts.arch, facts.warps * facts.arch.warp_size, wanted)
+    tight = {name for name, count in facts.fit.limits.items() if count < wanted}
+    if tight != {"shared", "registers"}:
+        return None
+    capped, source = facts.capped, f"{_TABLES}; the compiler was not asked"
+    if capped is not None:
+        spills = capped.loop is not None and capped.loop.count(LOCAL) > facts.loop.count(LOCAL)
+        if capped.problem or spills:
+            return None
+        source = f"{_TABLES}; compiled"
+    elif cap < (1 - EASY_CUT) * facts.registers:
+        return None
+    most = smem_cliff(facts.arch, facts.threads, cap, wanted)
+    return None if most is None else (most, cap, source)
 
 
 def more_blocks(facts: Facts) -> Judged:
