@@ -8,11 +8,14 @@ warps per SM decide as much; so the verdict is judged on these two together.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import exp
 from typing import Literal
 
 from tilewright.arch.arch import Arch
 from tilewright.plan.budget import Budget
+from tilewright.plan.compiled import BASELINE as AS_IT_IS
+from tilewright.plan.compiled import Built, Model, load_model, ranked, speedups
 from tilewright.plan.facts import PlanFacts
 from tilewright.plan.predict import (
     ASYNC_WAITED,
@@ -29,6 +32,8 @@ from tilewright.plan.predict import (
 )
 
 Verdict = Literal["pipeline", "try_both", "do_not_pipeline"]
+
+PIPELINED = ("ldg", "cp_async", "bulk", "tma")
 
 FEW_OPS_PER_LOAD = 5.0
 MANY_OPS_PER_LOAD = 20.0
@@ -74,6 +79,7 @@ class Decision:
             architecture and the copies allow. Beside them what is no pipelining: ``widen``, ``cap_registers``,
             ``retile`` alone and in rings (``retile2``, …); the last two once they are compiled.
         best: the key of a pipelined variant with the highest predicted speedup; of equals the one with fewer stages.
+        ranking: labels of what was compiled, ``baseline`` among them, the best first; empty before compiling.
         gain: the predicted split, or None where no cp.async variant is possible.
         reasons: sentences, the most important first.
     """
@@ -86,6 +92,46 @@ class Decision:
     best: str | None = None
     gain: GainSplit | None = None
     reasons: tuple[str, ...] = field(default=())
+    ranking: tuple[str, ...] = ()
+
+
+def decide_built(
+    facts: PlanFacts, plan: Budget, arch: Arch, builds: Mapping[str, Built], model: Model | None = None
+) -> Decision:
+    """The decision once everything is compiled: the K-loops as they are take the place of what was expected of them.
+
+    Args:
+        facts, plan, arch: as for `decide`.
+        builds: by label, the baseline among them, and ``ldg/early`` where a variant was built in two orders.
+        model: the shipped one by default.
+    """
+    before = decide(facts, plan, arch)
+    model = model or load_model()
+    found = speedups(builds, arch, model)
+    if not found:
+        return before
+    order = ranked(found, arch, model)
+    own: dict[str, Prediction] = {}
+    for label in order:  # of two orders of one variant the better one
+        if label != AS_IT_IS:
+            spread = model.spread(label, arch)
+            made = Prediction(found[label], found[label] * exp(spread.low), found[label] * exp(spread.high))
+            own.setdefault(label.split("/")[0], made)
+    best = next((name for label in order if (name := label.split("/")[0]).startswith(PIPELINED)), None)
+    verdict, why = _verdict_of_builds(facts, before, own[best] if best else None)
+    return replace(
+        before,
+        verdict=verdict,
+        predicted={**before.predicted, **own},
+        best=best,
+        ranking=order,
+        reasons=(
+            why,
+            *_after_the_cliff("try_both", plan)[1],
+            *_facts_remarks(facts, arch),
+            *_built_remarks(order, own, arch, model),
+        ),
+    )
 
 
 def decide(facts: PlanFacts, plan: Budget, arch: Arch) -> Decision:
@@ -120,6 +166,33 @@ def decide(facts: PlanFacts, plan: Budget, arch: Arch) -> Decision:
             *_moves_remarks(moves, predicted[best] if best else None),
         ),
     )
+
+
+def _verdict_of_builds(facts: PlanFacts, before: Decision, best: Prediction | None) -> tuple[Verdict, str]:
+    """By the prediction; where the published thresholds say otherwise, that is told."""
+    if best is None or (facts.num_tiles is not None and facts.num_tiles < MIN_TILES):
+        return "do_not_pipeline", before.reasons[0]
+    verdict: Verdict = "try_both"
+    if best.speedup < NO_GAIN:
+        verdict = "do_not_pipeline"
+    elif best.speedup >= CLEAR_GAIN and best.low > 1.0:
+        verdict = "pipeline"
+    said = "The published thresholds alone say otherwise: " if verdict != before.verdict else ""
+    return verdict, f"{said}{before.reasons[0]}"
+
+
+def _built_remarks(order: tuple[str, ...], own: Mapping[str, Prediction], arch: Arch, model: Model) -> list[str]:
+    first = order[0]
+    if first == AS_IT_IS:
+        found = ["No variant is predicted to be worth its risk: the baseline stays first."]
+    else:
+        told = own[first.split("/")[0]]
+        found = [f"Ranked first is {first}, {told.speedup:.2f}x ({told.low:.2f} to {told.high:.2f})."]
+    cards = ", ".join(model.cards)
+    stands = f"Predicted from the compiled K-loops, by a model calibrated on {model.cases} cases on one card: {cards}."
+    if arch.name != model.reference:
+        stands += f" On {arch.name} its rates are scaled by the tables, and the ranges are wider."
+    return [*found, stands]
 
 
 def _predictions(facts: PlanFacts, plan: Budget, arch: Arch, baseline: TileCost) -> dict[str, Prediction]:
@@ -268,7 +341,7 @@ def _model_remarks(
         pipes = {"instruction issue": baseline.issue, "shared memory": baseline.shared, "math": baseline.math}
         pipes |= {"L2": baseline.memory, "waiting for loads": baseline.alone / max(baseline.blocks_per_sm, 1)}
         found.append(f"In the model the baseline is bound by {max(pipes, key=lambda name: pipes[name])}.")
-        found.append(f"The best prediction is {best}, {predicted[best].speedup:.2f}x; the model is not calibrated yet.")
+        found.append(f"The best prediction is {best}, {predicted[best].speedup:.2f}x, before anything is compiled.")
     assumed = estimated_inputs(facts)
     if assumed:
         found.append(f"Assumed, which widens the range: {', '.join(assumed)}.")

@@ -18,7 +18,7 @@ from tilewright.sass.schedule import Schedule, Slot
 QUARTERS = 4
 _WARM_TRIPS = 4
 _MEASURED_TRIPS = 4
-_MOST_ISSUES = 12_000
+_MOST_ISSUES = 8_000
 _SCOREBOARDS = 6
 _RESULT_CYCLES = 24  # of what has no latency of its own here, to its scoreboard
 _READ_CYCLES = 10  # until the operands of a memory access have been read
@@ -32,11 +32,14 @@ class Rates:
     Attributes:
         global_latency, async_latency, bulk_latency: from the request at L2 to the data, for loads, asynchronous and
             bulk copies.
+        cache_latency: of a load that finds its data in L1.
         shared_latency, store_latency: of reads and writes of shared memory. matrix_latency: of matrix instructions.
         line_cycles: of the load/store pipe, per 128-byte line that a global access touches.
-        pass_cycles: per wavefront of shared memory. request_cycles: per request to it, beside these.
+        pass_cycles: per wavefront of shared memory.
+        strictness: 1 where lanes of different quarters of a warp never share a wavefront, 0 where they always do.
         return_cycles: per 128 bytes that come back to registers.
-        async_cycles: per asynchronous copy, beside its lines and wavefronts.
+        async_cycles, async_pass_cycles, async_sector_cycles: per asynchronous copy, beside its lines; per wavefront
+            and per sector that it writes to shared memory.
         barrier_cycles: from the last arrival to the first instruction behind a barrier.
         matrix_macs_per_cycle: 16-bit multiply-adds of a quarter.
         l2_bytes_per_cycle: what an SM takes in.
@@ -49,14 +52,17 @@ class Rates:
     global_latency: float
     async_latency: float
     bulk_latency: float
+    cache_latency: float
     shared_latency: float
     store_latency: float
     matrix_latency: float
     line_cycles: float
     pass_cycles: float
-    request_cycles: float
+    strictness: float
     return_cycles: float
     async_cycles: float
+    async_pass_cycles: float
+    async_sector_cycles: float
     barrier_cycles: float
     matrix_macs_per_cycle: float
     l2_bytes_per_cycle: float
@@ -112,9 +118,13 @@ class _Quarter:
         # Blocks do not run in step: they begin a part of a trip apart.
         apart = len(schedule.trip) / len(self.blocks)
         self.warps: list[_Warp] = []
+        # Of a block's warps here so many go the first one's way; what only these do is weighed by how many there are.
+        leading = max(1, round(schedule.leading * per_block)) if schedule.others else per_block
+        self.own_share = schedule.leading * per_block / leading
         for i in range(count):
             block, is_first = i // per_block, i % per_block == 0
-            slots = schedule.trip if is_first or not schedule.others else schedule.others
+            leads = i % per_block < (leading if schedule.leading < 1 else 1)
+            slots = schedule.trip if leads or not schedule.others else schedule.others
             self.warps.append(_Warp(block, slots, is_first, block * apart))
             self.blocks[block].warps += 1
         self.trips = max(2, min(_WARM_TRIPS + _MEASURED_TRIPS, _MOST_ISSUES // max(len(schedule.trip) * count, 1)))
@@ -207,8 +217,10 @@ class _Quarter:
                 self._bulk(warp, slot, time)
             done, read = time + _RESULT_CYCLES, time + _READ_CYCLES
         elif pipe == "shared":
-            work = max(1.0, slot.wavefronts) * rates.pass_cycles + rates.request_cycles
-            self.store_free = max(time, self.store_free) + self.share * work
+            strict, shared = max(1.0, slot.wavefronts), max(1.0, slot.words)
+            work = rates.strictness * strict + (1 - rates.strictness) * shared
+            work *= self.own_share if slot.own else 1.0
+            self.store_free = max(time, self.store_free) + self.share * work * rates.pass_cycles
             done, read = self.store_free + rates.shared_latency, self.store_free + rates.store_latency
         elif pipe in ("global", "async"):
             done, read = self._fetch(warp, slot, time)
@@ -226,17 +238,20 @@ class _Quarter:
 
     def _fetch(self, warp: _Warp, slot: Slot, time: float) -> tuple[float, float]:
         """A load or an asynchronous copy: when its scoreboards are cleared, of the result and of the operands."""
-        rates, moved = self.rates, slot.sectors * SECTOR_BYTES
-        work = slot.lines * rates.line_cycles
+        rates, weight = self.rates, self.own_share if slot.own else 1.0
+        moved = slot.sectors * SECTOR_BYTES * weight
+        work = slot.lines * rates.line_cycles * weight
         if slot.pipe == "async":
-            work += rates.async_cycles + slot.wavefronts * rates.pass_cycles
+            work += weight * (rates.async_cycles + slot.wavefronts * rates.async_pass_cycles)
+            work += weight * slot.sectors * rates.async_sector_cycles
         else:
             work += moved / LINE_BYTES * rates.return_cycles
         self.store_free = max(time, self.store_free) + self.share * max(1.0, work)
-        self.l2_free = max(self.store_free, self.l2_free) + self.share * moved / rates.l2_bytes_per_cycle
+        if moved:
+            self.l2_free = max(self.store_free, self.l2_free) + self.share * moved / rates.l2_bytes_per_cycle
         read = self.store_free + _READ_CYCLES
         if slot.pipe == "global":
-            return self.l2_free + rates.global_latency, read
+            return (self.l2_free + rates.global_latency if moved else self.store_free + rates.cache_latency), read
         warp.open_group = max(warp.open_group, self.l2_free + rates.async_latency)
         return read, read
 

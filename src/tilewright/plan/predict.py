@@ -14,7 +14,8 @@ each other's waits, so it is divided by their number. Latency is L2's: a tile of
 blocks, and all but the first find it there.
 
 The five figures are joined by a smooth maximum (a 4-norm): blocks do not interleave perfectly. That exponent and the
-instruction counts assumed where the SASS gave none were set once, on one kernel; **the model is not calibrated**.
+instruction counts assumed where the SASS gave none were set once, on one kernel. This is the prediction before anything
+is compiled; once it is, `compiled` takes its place. ``benchmarks/prediction.py`` scores both.
 """
 
 from __future__ import annotations

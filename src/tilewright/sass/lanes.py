@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.sass.flow import Flow, Loop
@@ -30,11 +31,13 @@ _GLOBAL = ("LDG", "STG", "LDGSTS")
 _UNFOLLOWED = re.compile(r"^(?:[FHD](?:ADD|MUL|FMA|SET|MNMX|SETP)2?|MUFU|F2FP|F2F|I2F|I2FP|FSEL)$")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _PAIR = re.compile(r"R(\d+)\.64")
-_WHOLE_TRIPS = 3
+_WHOLE_TRIPS = 2
 # Addresses are nearly always sums over the bits of the lane's number: these are followed, and these must agree.
 _BITS = (0, 1, 2, 4, 8, 16)
 _CHECKS = (22, 31)
-_MOST_STEPS = 30_000  # of one lane: beyond, following all of them takes longer than it is worth
+_MOST_WARPS = 8  # followed by their first lane
+_CACHED = -1  # in place of a shared address
+_MOST_STEPS = 60_000  # of one lane: beyond, following all of them takes longer than it is worth
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Access:
 
     Attributes:
         wavefronts: passes of shared memory's 32 banks; 0 for what touches global memory only.
+        words: passes if lanes of different quarters or halves of the warp could share what they want alike.
         lines, sectors: distinct 128-byte lines and 32-byte sectors of global memory; 0 for shared memory only.
         lanes: how many take part.
     """
@@ -51,6 +55,7 @@ class Access:
     lines: float = 0.0
     sectors: float = 0.0
     lanes: int = LANES
+    words: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,14 @@ class Followed:
     Attributes:
         accesses: what its accesses cost, by index of the instruction; those that were followed.
         trip: what its first lane executed in a trip that the one before equals; empty where a branch was guessed.
+        others: the same of a warp that goes another way, where there is one.
+        leading: share of the block's warps that go the first one's way.
     """
 
     accesses: dict[int, Access]
     trip: tuple[Step, ...]
+    others: tuple[Step, ...] = ()
+    leading: float = 1.0
 
 
 def follow(function: Function, flow: Flow, loop: Loop, block: tuple[int, int, int]) -> Followed:
@@ -81,9 +90,21 @@ def follow(function: Function, flow: Flow, loop: Loop, block: tuple[int, int, in
         rest = [lane for lane in range(count) if lane not in some]
         some |= {lane: _follow(function, flow, loop, block, lane)[0] for lane in rest}
         lanes = [some[lane] for lane in range(count)]
-    return Followed(
-        {at: cost for at in {at for lane in lanes for at in lane} if (cost := _mean(function, at, lanes))}, trip
-    )
+    found = {at: cost for at in {at for lane in lanes for at in lane} if (cost := _mean(function, at, lanes))}
+    return Followed(found, trip, *_other_warps(function, flow, loop, block, trip))
+
+
+def _other_warps(
+    function: Function, flow: Flow, loop: Loop, block: tuple[int, int, int], trip: tuple[Step, ...]
+) -> tuple[tuple[Step, ...], float]:
+    """A trip of warps that go another way than the first, and the share of warps that do not."""
+    warps = block[0] * block[1] * block[2] // LANES
+    if not trip or warps < 2:
+        return (), 1.0
+    sample = range(0, warps, max(1, warps // _MOST_WARPS))
+    trips = [trip, *(_follow(function, flow, loop, block, LANES * warp)[1] for warp in sample[1:])]
+    different = [each for each in trips if each and each != trip]
+    return (different[0], 1 - len(different) / len(trips)) if different else ((), 1.0)
 
 
 def _mean(function: Function, at: int, lanes: list[_Seen]) -> Access | None:
@@ -98,6 +119,7 @@ def _mean(function: Function, at: int, lanes: list[_Seen]) -> Access | None:
         sum(c.lines for c in known) / len(known),
         sum(c.sectors for c in known) / len(known),
         max(c.lanes for c in known),
+        sum(c.words for c in known) / len(known),
     )
 
 
@@ -110,7 +132,7 @@ def _follow(
     """The addresses that a lane uses in a trip, and the trip; none where it was not followed that far."""
     thread = _Lane(function.arch, lane, block)
     header = frozenset({loop.header})
-    trace = trace_of(function, flow, thread.launch, header, thread=thread, most_trips=_WHOLE_TRIPS)
+    trace = trace_of(function, flow, thread.launch, header, thread=thread, most_trips=_WHOLE_TRIPS + 1)
     trips = trips_of(flow, loop, trace)
     if trips.count < _WHOLE_TRIPS or len(trace.steps) > _MOST_STEPS:
         return {}, ()
@@ -120,7 +142,13 @@ def _follow(
         last[step.at] += step.active
     inside = {i for b in loop.blocks for i in range(flow.blocks[b].first, flow.blocks[b].end)}
     is_sure = trace.guessed.isdisjoint(inside) and trip == trips.steps(trace, trips.count - 2)
-    seen = {at: thread.seen[at][-count:] for at, count in last.items() if count and at in thread.seen}
+    seen: _Seen = {}
+    for at, count in last.items():
+        if count and at in thread.seen:
+            everything = thread.seen[at]
+            again = everything[-count:] == everything[-2 * count : -count] and function.instructions[at].opcode == "LDG"
+            # What the trip before has loaded lies in L1: no sector is fetched.
+            seen[at] = [(_CACHED, far) if again else (shared, far) for shared, far in everything[-count:]]
     return seen, trip if is_sure else ()
 
 
@@ -149,7 +177,7 @@ def _spread(some: dict[int, _Seen], count: int) -> list[_Seen] | None:
 
 
 class _Lane(Thread):
-    """One lane of the block's first warp, which notes the addresses of its accesses.
+    """A thread of the block, which notes the addresses of its accesses.
 
     `seen`: by index of the instruction, (shared address, global address) of each execution, in order.
     """
@@ -157,7 +185,7 @@ class _Lane(Thread):
     def __init__(self, arch: str, lane: int, block: tuple[int, int, int]) -> None:
         super().__init__(arch, Launch(lane))
         self.index = (lane % block[0], lane // block[0] % block[1], lane // (block[0] * block[1]))
-        self.lane = lane
+        self.lane = lane % LANES
         self.block = block
         self.seen: dict[int, list[tuple[Word, Word]]] = defaultdict(list)
 
@@ -188,11 +216,12 @@ class _Lane(Thread):
         return shared, far
 
     def _far(self, text: str) -> Word:
-        """``R2.64+0x10``, ``R2.64+UR4+0x10``: a 64-bit address."""
+        """``R2.64+0x10``, ``R2.64+UR4+0x10``: a 64-bit address; its lower half where the upper one is not known."""
         found = _PAIR.search(text)
         if not found:
             return self.address(text)
         base = self.pair(f"R{found[1]}")
+        base = self.word(f"R{found[1]}") if base is None else base
         rest = self.address(text.replace(found[0], "")) if text != found[0] else 0
         if base is None or rest is None:
             return None
@@ -228,6 +257,7 @@ def coalesced(instruction: Instruction) -> Access:
         float(wavefronts * is_shared),
         float(max(1, moved // LINE_BYTES) * is_far),
         float(max(1, moved // SECTOR_BYTES) * is_far),
+        words=float(wavefronts * is_shared),
     )
 
 
@@ -238,7 +268,7 @@ def _cost(instruction: Instruction, lanes: list[list[tuple[Word, Word]]]) -> Acc
         return None
     width = access_bytes(instruction)
     usual = coalesced(instruction)
-    wavefronts, lines, sectors = usual.wavefronts, usual.lines, usual.sectors
+    wavefronts, lines, sectors, words = usual.wavefronts, usual.lines, usual.sectors, usual.words
     if instruction.opcode in _SHARED and all(shared is not None for shared, _ in active):
         if instruction.opcode in ("LDSM", "STSM"):
             matrices = next((int(m) for m in instruction.modifiers if m in ("2", "4")), 1)
@@ -247,16 +277,23 @@ def _cost(instruction: Instruction, lanes: list[list[tuple[Word, Word]]]) -> Acc
                 conflicts([r for r in rows[i : i + _MATRIX_ROWS] if r is not None], 16)
                 for i in range(0, len(rows), _MATRIX_ROWS)
             )
+            words = wavefronts
         else:
-            wavefronts = conflicts([lane[0][0] if lane else None for lane in lanes], width)
+            wanted = [lane[0][0] if lane else None for lane in lanes]
+            wavefronts, words = conflicts(wanted, width), merged(wanted, width)
     if instruction.opcode in _GLOBAL and all(far is not None for _, far in active):
         touched = {far // SECTOR_BYTES for _, far in active if far is not None}
-        sectors = len(touched | {(far + width - 1) // SECTOR_BYTES for _, far in active if far is not None})
+        is_cached = active[0][0] == _CACHED
+        sectors = (
+            0
+            if is_cached
+            else len(touched | {(far + width - 1) // SECTOR_BYTES for _, far in active if far is not None})
+        )
         lines = len({sector * SECTOR_BYTES // LINE_BYTES for sector in touched})
-    return Access(float(wavefronts), float(lines), float(sectors), len(active))
+    return Access(float(wavefronts), float(lines), float(sectors), len(active), float(words))
 
 
-def conflicts(addresses: list[int] | list[Word], width_bytes: int) -> int:
+def conflicts(addresses: Sequence[Word], width_bytes: int) -> int:
     """Passes for one request: lanes that want the same word share it; 8 bytes go by half-warps, 16 by quarters.
 
     Args:
@@ -272,3 +309,17 @@ def conflicts(addresses: list[int] | list[Word], width_bytes: int) -> int:
             busy[u % banks] += 1
         passes += max(busy.values(), default=0)
     return passes
+
+
+def merged(addresses: Sequence[Word], width_bytes: int) -> int:
+    """Passes for one request if a word is served to all lanes that want it at once, whichever they are."""
+    words = {
+        word
+        for address in addresses
+        if address is not None
+        for word in range(address // BANK_BYTES, (address + width_bytes - 1) // BANK_BYTES + 1)
+    }
+    busy: dict[int, int] = defaultdict(int)
+    for word in words:
+        busy[word % BANKS] += 1
+    return max(busy.values(), default=0)

@@ -53,10 +53,12 @@ class Slot(NamedTuple):
         weight: math.
         macs: multiply-adds of a matrix instruction, of a warp, in units of 16-bit ones (an 8-bit one is half).
         clash: all of its register operands lie in one bank.
-        wavefronts: passes of shared memory. lines, sectors: of global memory, 128 and 32 bytes each.
+        wavefronts, words: passes of shared memory, see `lanes.Access`.
+        lines, sectors: of global memory, 128 and 32 bytes each.
         joins: a barrier of the block.
         commits: it closes a group of asynchronous copies.
         leaves: it waits until so many groups are outstanding; -1 for none.
+        own: only warps that go the first one's way execute it.
         bulk_bytes, bulk_rows: of a bulk copy: how much it moves, in so many pieces. phase: it waits for bulk copies.
     """
 
@@ -76,6 +78,8 @@ class Slot(NamedTuple):
     leaves: int = -1
     bulk_bytes: int = 0
     bulk_rows: int = 1
+    words: float = 0.0
+    own: bool = False
     phase: bool = False
 
 
@@ -86,6 +90,7 @@ class Schedule:
     Attributes:
         trip: what a warp executes; where one thread copies for all, the warp of that thread.
         others: what the other warps of a block execute, where that differs; else empty.
+        leading: share of the warps that execute the trip.
         math_per_trip: math of a warp in a trip.
         before, after: instructions of a warp before the K-loop and behind it, as they stand in the code.
         kind: opcode of the math.
@@ -99,6 +104,7 @@ class Schedule:
     after: int
     kind: str
     in_flight: float = 0.0
+    leading: float = 1.0
 
 
 def schedule_of(function: Function, block: tuple[int, int, int], boxes: tuple[int, ...] = ()) -> Schedule | None:
@@ -122,6 +128,14 @@ def schedule_of(function: Function, block: tuple[int, int, int], boxes: tuple[in
         path = steady_path(function, flow, loops[0], work)
         steps = path.trip if path is not None else ()
     trip = _slots(function, steps, work, followed.accesses)
+    if steps is followed.trip and followed.others and len(trip) == len(steps):
+        shared = {step.at for step in followed.others if step.active}
+        own = [
+            slot._replace(own=True) if step.at not in shared else slot for slot, step in zip(trip, steps, strict=True)
+        ]
+        rest = _slots(function, followed.others, work, followed.accesses)
+        made = _made(function, flow, loop, work, tuple(own), rest)
+        return replace(made, leading=followed.leading) if made is not None else None
     return _made(function, flow, loop, work, trip, ())
 
 
@@ -191,9 +205,16 @@ def _slots(
             first = labels.get(target_of(branch) or "", step.at)
             copies = [i for i in range(first, step.at) if is_bulk_load(function.instructions[i])]
             body = slots[begun[first] :] if first in begun else []
-            lanes = max((costs[i].lanes if i in costs else LANES for i in copies), default=1)
+            lanes = max((_lanes(function.instructions[i], costs.get(i)) for i in copies), default=1)
             slots += body * (lanes - 1)
     return tuple(slots)
+
+
+def _lanes(copy: Instruction, cost: Access | None) -> int:
+    """How many lanes issue a bulk copy; where that was not followed: one a box, each a row."""
+    if cost is not None:
+        return cost.lanes
+    return 1 if copy.opcode == "UTMALDG" else LANES
 
 
 def _slot(
@@ -217,7 +238,9 @@ def _slot(
     pipe = _pipe(instruction)
     if pipe in ("shared", "global", "async"):
         cost = costs.get(step.at) or coalesced(instruction)
-        return slot._replace(pipe=pipe, wavefronts=cost.wavefronts, lines=cost.lines, sectors=cost.sectors)
+        return slot._replace(
+            pipe=pipe, wavefronts=cost.wavefronts, words=cost.words, lines=cost.lines, sectors=cost.sectors
+        )
     if is_bulk_load(instruction):
         moved, rows = (sizes or {}).get(step.at, (16, 1))
         return slot._replace(bulk_bytes=moved, bulk_rows=rows)

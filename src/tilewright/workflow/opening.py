@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tilewright.build.artifact import Artifact, BuildRequest, CompileFailure
@@ -15,6 +16,7 @@ from tilewright.launch.expressions import Number
 from tilewright.launch.host_expressions import read_host_expression
 from tilewright.launch.sidecar import check_against
 from tilewright.launch.spec import LaunchSpec
+from tilewright.sass.listing import Function, disassemble
 from tilewright.settings import Settings
 from tilewright.source.device_view import device_view
 from tilewright.source.headers import own_headers
@@ -44,6 +46,14 @@ class Compiler:
     settings: Settings
     use_cache: bool
     include: tuple[Path, ...] = ()
+    _functions: dict[str, Function | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def function(self, artifact: Artifact) -> Function | None:
+        """A build's machine code, taken apart once; None where the disassembly does not hold the kernel."""
+        key = hashlib.sha256(artifact.cubin).hexdigest()
+        if key not in self._functions:
+            self._functions[key] = disassemble(artifact.cubin, self.settings).function(artifact.kernel)
+        return self._functions[key]
 
     def request(self, text: str) -> BuildRequest:
         spec = self.spec

@@ -11,7 +11,7 @@ from tilewright.build.build import toolchain
 from tilewright.launch.bind import bind
 from tilewright.launch.spec import LaunchSpec
 from tilewright.plan.budget import Budget, budget
-from tilewright.plan.decide import decide
+from tilewright.plan.decide import decide_built
 from tilewright.receipt import record
 from tilewright.rewrite.pools import grown_bytes
 from tilewright.sass.nvdisasm import find_nvdisasm
@@ -20,6 +20,7 @@ from tilewright.source import lexical
 from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.tiled.trips import trip_count
 from tilewright.workflow.bench import Bench
+from tilewright.workflow.built import builds_of
 from tilewright.workflow.moves import capped, widened
 from tilewright.workflow.opening import Opened
 from tilewright.workflow.planning import math_name, plan_facts, preconditions_of
@@ -106,7 +107,9 @@ def _full(
     num_tiles, blocks = _launch_facts(kernel, spec, base)
     facts = plan_facts(kernel, opened, proof, num_tiles, blocks, variants)
     rows, proposals = budget_records(plan)
-    decision: record.Decision | None = decision_record(decide(facts, plan, arch), made)
+    progress("predicting")
+    builds = builds_of(bench, base.baseline_resources, variants, num_tiles)
+    decision: record.Decision | None = decision_record(decide_built(facts, plan, arch, builds), made)
     if kernel.tile.threads is None:  # what fits a block can still be told, what fits an SM cannot
         rows, proposals, decision = (), (), None
     reduction, extra = trip_sets(kernel, spec, base.constants, stages)

@@ -11,7 +11,6 @@ from tilewright.launch.bind import LaunchChange
 from tilewright.receipt import record
 from tilewright.rewrite import bulk, controls, cp_async, ldg, tma, widen
 from tilewright.rewrite.result import Remedy, RewrittenSource
-from tilewright.sass.listing import disassemble
 from tilewright.sass.proof import OverlapProof, prove
 from tilewright.source.edits import unified_diff
 from tilewright.tiled.kernel import Refusal, TiledKernel
@@ -165,7 +164,7 @@ def does_not_compile(failure: CompileFailure) -> record.Refusal:
 
 
 def proof_of(artifact: Artifact, compiler: Compiler) -> OverlapProof:
-    function = disassemble(artifact.cubin, compiler.settings).function(artifact.kernel)
+    function = compiler.function(artifact)
     if function is None:
         return OverlapProof("unknown", notes=("The disassembly does not hold the kernel.",))
     return prove(function)

@@ -1,0 +1,191 @@
+"""How long compiled kernels take beside one another: the K-loop of each simulated, then the launch round it.
+
+A launch is rounds of blocks. The SM with the most blocks runs as many at a time as fit, and what is left over at the
+end; a round lasts as long as the K-loop of its blocks does (`pipes`), and what stands before and behind it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from math import log
+from pathlib import Path
+
+from tilewright.arch.arch import Arch, load_arch
+from tilewright.arch.devices import known_devices
+from tilewright.arch.occupancy import occupancy
+from tilewright.plan.pipes import QUARTERS, Rates, cycles_per_trip
+from tilewright.sass.schedule import Schedule
+
+BASELINE = "baseline"
+# A K-loop of unknown length counts as one so long that nothing round it matters.
+_LONG = 1e9
+# A launch that fills less than one round of the SMs, or goes round fewer tiles, has a spread of its own.
+_FEW_TILES = 16
+
+
+@dataclass(frozen=True)
+class Built:
+    """A build, and how it is launched.
+
+    Attributes:
+        schedule: its K-loop.
+        registers: per thread. smem_bytes: per block, as launched. threads: per block.
+        blocks: of the launch; None where that is not known.
+        math: of one warp in one block, counted as in the schedule; None where that is not known.
+    """
+
+    schedule: Schedule
+    registers: int
+    smem_bytes: int
+    threads: int
+    blocks: int | None = None
+    math: float | None = None
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far measured speedups lay from the predicted ones on the calibration data, as natural logarithms.
+
+    Attributes:
+        low, high: quantiles of log(measured / predicted): a range reaches from one to the other.
+        caution: what is taken off log(predicted) when variants are ranked: the risk that the gain is not there.
+    """
+
+    low: float
+    high: float
+    caution: float
+
+
+@dataclass(frozen=True)
+class Model:
+    """The calibrated model, as ``rates.toml`` holds it.
+
+    Attributes:
+        rates: of the reference card's architecture. reference: that architecture.
+        block_cycles: of a block, beside its K-loop. edge_cycles: per instruction that stands before or behind it.
+        launch_cycles: of a launch, beside its blocks.
+        blend: of the last round, how much of it runs beside the round before.
+        spreads: by kind of variant.
+        elsewhere: by how much ranges are wider on other architectures: their logarithms are multiplied.
+        cards: what it was calibrated on. cases: how many (kernel, size) cases.
+    """
+
+    rates: Rates
+    reference: str
+    block_cycles: float
+    edge_cycles: float
+    launch_cycles: float
+    blend: float
+    spreads: Mapping[str, Spread]
+    elsewhere: float
+    cards: tuple[str, ...]
+    cases: int
+
+    def on(self, arch: Arch) -> Rates:
+        """The rates of another architecture: each scaled as the architectures' tables say."""
+        if arch.name == self.reference:
+            return self.rates
+        own = load_arch(self.reference)
+        latency = arch.l2_latency_cycles / own.l2_latency_cycles
+        by_table = {
+            "global_latency": latency,
+            "async_latency": latency,
+            "bulk_latency": latency,
+            "shared_latency": arch.smem_latency_cycles / own.smem_latency_cycles,
+            "pass_cycles": own.smem_bytes_per_cycle / arch.smem_bytes_per_cycle,
+            "matrix_macs_per_cycle": arch.fp16_mac_per_cycle / own.fp16_mac_per_cycle,
+            "l2_bytes_per_cycle": arch.l2_bytes_per_cycle / own.l2_bytes_per_cycle,
+            "fma_cycles": own.fma_lanes_per_cycle / arch.fma_lanes_per_cycle,
+        }
+        return Rates(**{f.name: getattr(self.rates, f.name) * by_table.get(f.name, 1.0) for f in fields(Rates)})
+
+    def spread(self, label: str, arch: Arch) -> Spread:
+        """Of a variant, by its label."""
+        found = self.spreads.get(kind_of(label), self.spreads["other"])
+        wider = 1.0 if arch.name == self.reference else self.elsewhere
+        return Spread(found.low * wider, found.high * wider, found.caution)
+
+
+def kind_of(label: str) -> str:
+    """``cp_async`` of ``cp_async3``, ``ldg`` of ``ldg/early``: what spreads are kept by."""
+    return label.split("/")[0].rstrip("0123456789")
+
+
+@lru_cache(maxsize=1)
+def load_model() -> Model:
+    """The model that is shipped."""
+    return parse_model(Path(__file__).with_name("rates.toml").read_text("utf-8"))
+
+
+def parse_model(text: str) -> Model:
+    """Make a `Model` of a data file's text."""
+    data = tomllib.loads(text)
+    launch, calibration = data["launch"], data["calibration"]
+    return Model(
+        rates=Rates(**{name: row["value"] for name, row in data["rates"].items()}),
+        reference=calibration["arch"],
+        block_cycles=launch["block_cycles"]["value"],
+        edge_cycles=launch["edge_cycles"]["value"],
+        launch_cycles=launch["launch_cycles"]["value"],
+        blend=launch["blend"]["value"],
+        spreads={name: Spread(**row) for name, row in data["spread"].items()},
+        elsewhere=calibration["elsewhere"],
+        cards=tuple(calibration["cards"]),
+        cases=calibration["cases"],
+    )
+
+
+def launch_cycles(built: Built, arch: Arch, model: Model) -> float | None:
+    """Cycles of a launch (of a block, where it is not known how many there are); None where no block fits on an SM."""
+    fit = occupancy(arch, built.threads, built.registers, built.smem_bytes).blocks_per_sm
+    if fit < 1:
+        return None
+    rates = model.on(arch)
+    warps = -(-built.threads // arch.warp_size)
+    math = _LONG if built.math is None else built.math
+
+    def round_of(blocks: int) -> float:
+        loop = cycles_per_trip(built.schedule, warps, blocks, rates) / built.schedule.math_per_trip
+        edges = (built.schedule.before + built.schedule.after) * max(1.0, warps * blocks / QUARTERS)
+        return math * loop + model.block_cycles + model.edge_cycles * edges
+
+    if built.blocks is None:
+        return round_of(fit) / fit
+    most = -(-built.blocks // sms_of(arch.name))  # of the SM that gets the most
+    resident = min(fit, most)
+    whole, rest = divmod(most, resident)
+    full = round_of(resident)
+    last = 0.0
+    if rest:
+        last = (1 - model.blend) * round_of(rest) + model.blend * full * rest / resident
+    return whole * full + last + model.launch_cycles
+
+
+@lru_cache(maxsize=16)
+def sms_of(arch: str) -> int:
+    """Of the largest card known."""
+    return max((device.sms for device in known_devices() if device.arch == arch), default=1)
+
+
+def speedups(builds: Mapping[str, Built], arch: Arch, model: Model) -> dict[str, float]:
+    """Predicted speedup over the baseline, by label; none where the baseline's K-loop was not read, or does not fit."""
+    own = builds.get(BASELINE)
+    base = launch_cycles(own, arch, model) if own is not None else None
+    if base is None:
+        return {}
+    cycles = {label: launch_cycles(built, arch, model) for label, built in builds.items() if label != BASELINE}
+    return {label: base / took for label, took in cycles.items() if took is not None}
+
+
+def ranked(predicted: Mapping[str, float], arch: Arch, model: Model) -> tuple[str, ...]:
+    """Labels, the best first, the baseline among them: by predicted speedup less what is not trusted of it.
+
+    Of equals, as far as two digits show, the one that takes less comes first: fewer stages, then the baseline.
+    """
+    scores = {label: log(speedup) - model.spread(label, arch).caution for label, speedup in predicted.items()}
+    scores[BASELINE] = 0.0
+    order = sorted(scores, key=lambda label: (label != BASELINE, label))
+    return tuple(sorted(order, key=lambda label: -round(scores[label], 2)))

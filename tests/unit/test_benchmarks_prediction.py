@@ -1,0 +1,106 @@
+"""The record of the prediction: what it has to reach, and that its figures follow from its cases."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from copy import deepcopy
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+RECORD = BENCHMARKS / "results" / "h200-prediction.json"
+
+
+@pytest.fixture(scope="module")
+def scripts() -> Any:
+    sys.path.insert(0, str(BENCHMARKS))
+    import prediction
+    import prediction_score
+
+    yield prediction, prediction_score
+    sys.path.remove(str(BENCHMARKS))
+
+
+@pytest.fixture(scope="module")
+def kept() -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(RECORD.read_text("utf-8"))
+    return record
+
+
+def test_the_record_says_where_it_was_measured_and_how_it_was_split(kept: dict[str, Any]) -> None:
+    assert kept["card"] == "NVIDIA H200"
+    assert kept["driver"]
+    assert kept["date"]
+    assert not set(kept["split"]["a"]) & set(kept["split"]["b"])
+    assert {case["origin"] for case in kept["cases"]} == {*kept["split"]["a"], *kept["split"]["b"]}
+
+
+def test_the_summary_follows_from_the_cases(kept: dict[str, Any], scripts: tuple[ModuleType, ModuleType]) -> None:
+    prediction, score = scripts
+    for name, side in (("calibrated on a, tested on b", "b"), ("calibrated on b, tested on a", "a")):
+        rows = [case for case in kept["cases"] if prediction.side_of(case["origin"]) == side]
+        assert score.summary(rows) == kept["summary"][name]
+
+
+def test_the_page_shows_the_recorded_figures(kept: dict[str, Any], scripts: tuple[ModuleType, ModuleType]) -> None:
+    prediction, score = scripts
+    page = (BENCHMARKS.parent / "docs" / "prediction.md").read_text("utf-8")
+    for side in "ab":
+        rows = [case for case in kept["cases"] if prediction.side_of(case["origin"]) == side]
+        for line in score.score_lines(rows, 0):
+            assert line in page
+
+
+def test_the_decision_is_close_to_the_best_and_better_than_rules(kept: dict[str, Any]) -> None:
+    found = kept["summary"]["calibrated on a, tested on b"]
+    assert found["cases"] >= 100
+    assert found["origins"] >= 10
+    rules = found["regret"]
+    own = rules["the decision"]["mean"]
+    assert own <= 1.05
+    assert all(own < other["mean"] for name, other in rules.items() if name != "the decision")
+    assert found["coverage"] >= 0.80
+
+
+def test_a_worse_ranking_is_noticed(kept: dict[str, Any], scripts: tuple[ModuleType, ModuleType]) -> None:
+    _, score = scripts
+    rows = deepcopy(kept["cases"])
+    for row in rows:
+        row["ranking"].reverse()
+        row["ranges"] = {label: [high, high] for label, (_, high) in row["ranges"].items()}
+    worse = score.summary(rows)
+    assert worse["regret"]["the decision"]["mean"] > 1.5
+    assert worse["coverage"] < 0.1
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_the_fast_simulation_is_the_shipped_one(scripts: tuple[ModuleType, ModuleType]) -> None:
+    prediction, _ = scripts
+    from tilewright.plan.compiled import load_model
+    from tilewright.plan.pipes import cycles_per_trip
+    from tilewright.sass.schedule import Schedule, Slot
+
+    fma = Slot("fma", 1, weight=1)
+    copy = Slot("async", 1, lines=4, sectors=16, wavefronts=4), Slot("issue", 1, commits=True)
+    read = Slot("shared", 2, write=1, wavefronts=3, words=2), fma._replace(waits=2, clash=True)
+    load = Slot("global", 1, write=0, read=2, lines=2, sectors=8), Slot("matrix", 2, waits=5, macs=2048, weight=1)
+    tail = Slot("alu", 1), Slot("multiply", 4), Slot("special", 2, write=3), Slot("uniform", 1, waits=8)
+    barrier = Slot("issue", 1, joins=True)
+    bulk = Slot("issue", 1, phase=True), Slot("issue", 1, bulk_bytes=2048, bulk_rows=16)
+    trips = [
+        ((*copy, Slot("issue", 1, leaves=1), barrier, *read * 4, *[fma] * 60, *load, *tail), (), 0.0),
+        ((*bulk, *read * 3, *[fma] * 50, barrier), (bulk[0], *read * 3, *[fma] * 50, barrier), 2.0),
+    ]
+    fast, rates = prediction.Fast(), load_model().rates
+    some = tuple(slot._replace(own=slot.pipe in ("async", "global", "shared")) for slot in trips[0][0])
+    trips.append((some, tuple(slot for slot in some if not slot.own), 0.0))
+    for slots, others, ahead in trips:
+        schedule = Schedule(slots, others, 60, 0, 0, "FFMA", ahead, 0.25 if slots is some else 1.0)
+        for warps, blocks in ((1, 3), (4, 1), (8, 2), (8, 5), (32, 1)):
+            own = cycles_per_trip(schedule, warps, blocks, rates)
+            assert fast(schedule, warps, blocks, rates) == pytest.approx(own, rel=1e-9)
