@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.errors import EXIT_MISSING, TilewrightError
 from tilewright.ladder.family import KERNELS, Family, load_family
+from tilewright.ladder.family_file import ELEMENT
 from tilewright.ladder.specs import operation_spec
 from tilewright.ladder.views import row_major
 from tilewright.launch.expressions import Expression, Name, Number
@@ -133,11 +134,12 @@ class _Signature:
         import torch
 
         first = next(iter(inputs.values()))
-        element = next(v.dtype for n, v in inputs.items() if self.kept[n] == "T")
+        element = next((v.dtype for n, v in inputs.items() if self.kept[n] == ELEMENT), None)
         sizes = self._sizes(inputs)
         out = {}
         for arg in self.made:
-            dtype = element if self.kept[arg.name] == "T" else getattr(torch, arg.dtype.name)
+            is_element = element is not None and self.kept[arg.name] == ELEMENT
+            dtype = element if is_element else getattr(torch, arg.dtype.name)
             out[arg.name] = torch.empty([_extent(e, sizes) for e in arg.shape or ()], dtype=dtype, device=first.device)
         return out
 

@@ -13,6 +13,7 @@ from tilewright.gpu.driver import DeviceError, allow_shared_bytes, checked, faul
 from tilewright.gpu.executor import kernel_arguments
 from tilewright.ladder.compiling import CompiledRung, compile_rung
 from tilewright.ladder.family import Family, Rung, load_family
+from tilewright.ladder.family_file import ELEMENT
 from tilewright.ladder.specs import bound_launches, cleared_before, operation_spec, rung_spec
 from tilewright.ladder.views import DeviceView, bound_operation, device_view_of
 from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
@@ -210,12 +211,14 @@ class _Scratch:
 
 
 def element_type(family: Family, views: Mapping[str, DeviceView]) -> str:
-    """The dtype of the first array whose table says ``T``.
+    """The dtype of the first array whose table says ``T``; the family's first where none does.
 
     Raises:
         TilewrightError: ``ladder/missing_array``; ``ladder/no_dtype`` for one that the family does not take.
     """
-    name = next(arg["name"] for arg in family.args if arg["dtype"] == "T")
+    name = next((arg["name"] for arg in family.args if arg["dtype"] == ELEMENT), None)
+    if name is None:
+        return family.dtypes[0]
     if name not in views:
         raise TilewrightError("ladder/missing_array", f"{family.name} needs '{name}': {family.op}.")
     dtype = views[name].dtype
