@@ -8,26 +8,24 @@ constexpr int THREADS = 256;
 constexpr int PACKS = 2;  // of a thread: rows of up to THREADS * PACKS * 16 bytes
 
 // Sums are rounded to the element type, and it is what they are rounded to that is normalised.
-template <bool PACKED>
 __device__ __forceinline__ void add_row(const TW_T* x, const TW_T* residual, TW_T* total, int C) {
     Pack packs[PACKS], others[PACKS];
-    load_row<PACKED, THREADS>(packs, x, C, threadIdx.x, 0.0f);
-    load_row<PACKED, THREADS>(others, residual, C, threadIdx.x, 0.0f);
+    load_row<THREADS>(packs, x, C, threadIdx.x, 0.0f);
+    load_row<THREADS>(others, residual, C, threadIdx.x, 0.0f);
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
         float sums[TW_PACK];
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) sums[j] = to_float(packs[i].at[j]) + to_float(others[i].at[j]);
-        store_in_row<PACKED, THREADS>(total, rounded(sums), i, C, threadIdx.x);
+        store_in_row<THREADS>(total, rounded(sums), i, C, threadIdx.x);
     }
 }
 
-template <bool PACKED>
 __device__ __forceinline__ void normalise_row(const TW_T* total, const TW_T* weight, const TW_T* bias, TW_T* y, int C,
                                               float epsilon) {
     __shared__ float sums[THREADS / 32], squares[THREADS / 32];
     Pack packs[PACKS];
-    load_row<PACKED, THREADS>(packs, total, C, threadIdx.x, 0.0f);
+    load_row<THREADS>(packs, total, C, threadIdx.x, 0.0f);
 
     float sum = 0.0f;
     #pragma unroll
@@ -35,28 +33,48 @@ __device__ __forceinline__ void normalise_row(const TW_T* total, const TW_T* wei
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) sum += to_float(packs[i].at[j]);
     const float mean = block_sum(sum, sums) / C;
+    keep_packed(packs);
 
     float square = 0.0f;
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) {
-            const bool inside = is_in_row<PACKED, THREADS>(i, j, threadIdx.x, C);
+            const bool inside = column_of<THREADS>(i, threadIdx.x) < C;
             const float left = inside ? to_float(packs[i].at[j]) - mean : 0.0f;
             square += left * left;
         }
     }
     const float scale = rsqrtf(block_sum(square, squares) / C + epsilon);
+    keep_packed(packs);
 
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
-        const Pack weights = load_shared_row<PACKED, THREADS>(weight, i, C, threadIdx.x);
-        const Pack biases = load_shared_row<PACKED, THREADS>(bias, i, C, threadIdx.x);
+        const Pack weights = load_shared_row<THREADS>(weight, i, C, threadIdx.x);
+        const Pack biases = load_shared_row<THREADS>(bias, i, C, threadIdx.x);
         float results[TW_PACK];
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j)
             results[j] = (to_float(packs[i].at[j]) - mean) * scale * to_float(weights.at[j]) + to_float(biases.at[j]);
-        store_in_row<PACKED, THREADS>(y, rounded(results), i, C, threadIdx.x);
+        store_in_row<THREADS>(y, rounded(results), i, C, threadIdx.x);
+    }
+}
+
+// Rows that do not lie in packs, element by element: what is read again comes from the caches.
+__device__ __forceinline__ void normalise_row_by_elements(const TW_T* total, const TW_T* weight, const TW_T* bias,
+                                                          TW_T* y, int C, float epsilon) {
+    __shared__ float sums[THREADS / 32], squares[THREADS / 32];
+    float sum = 0.0f, square = 0.0f;
+    for (int column = threadIdx.x; column < C; column += THREADS) sum += to_float(total[column]);
+    const float mean = block_sum(sum, sums) / C;
+    for (int column = threadIdx.x; column < C; column += THREADS) {
+        const float left = to_float(total[column]) - mean;
+        square += left * left;
+    }
+    const float scale = rsqrtf(block_sum(square, squares) / C + epsilon);
+    for (int column = threadIdx.x; column < C; column += THREADS) {
+        const float value = (to_float(total[column]) - mean) * scale;
+        from_float(y[column], value * to_float(weight[column]) + to_float(bias[column]));
     }
 }
 
@@ -67,8 +85,10 @@ add(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, TW_T* __restr
     residual += (long long)blockIdx.x * C;
     total += (long long)blockIdx.x * C;
     const bool packed = C % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(residual) && is_pack_aligned(total);
-    if (packed) add_row<true>(x, residual, total, C);
-    else add_row<false>(x, residual, total, C);
+    if (packed) add_row(x, residual, total, C);
+    else
+        for (int column = threadIdx.x; column < C; column += THREADS)
+            from_float(total[column], to_float(x[column]) + to_float(residual[column]));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -79,6 +99,6 @@ layernorm(const TW_T* __restrict__ total, const TW_T* __restrict__ weight, const
     y += (long long)blockIdx.x * C;
     const bool packed = C % TW_PACK == 0 && is_pack_aligned(total) && is_pack_aligned(y) && is_pack_aligned(weight) &&
                         is_pack_aligned(bias);
-    if (packed) normalise_row<true>(total, weight, bias, y, C, epsilon);
-    else normalise_row<false>(total, weight, bias, y, C, epsilon);
+    if (packed) normalise_row(total, weight, bias, y, C, epsilon);
+    else normalise_row_by_elements(total, weight, bias, y, C, epsilon);
 }

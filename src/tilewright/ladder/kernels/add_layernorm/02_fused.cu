@@ -13,15 +13,16 @@
 #endif
 constexpr int THREADS = WORKERS * ROWS;
 static_assert(ROWS == 1 || WORKERS == 32, "a row is one block's or one warp's");
+// Of an SM: the compiler keeps to the registers that so many leave each other.
+constexpr int BLOCKS = 1024 / THREADS;
 
-template <bool PACKED>
 __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* residual, const TW_T* weight, const TW_T* bias,
                                          TW_T* total, TW_T* y, int C, float epsilon) {
     __shared__ float sums[WORKERS / 32], squares[WORKERS / 32];
     const int worker = threadIdx.x % WORKERS;
     Pack packs[PACKS], others[PACKS];
-    load_row<PACKED, WORKERS>(packs, x, C, worker, 0.0f);
-    load_row<PACKED, WORKERS>(others, residual, C, worker, 0.0f);
+    load_row<WORKERS>(packs, x, C, worker, 0.0f);
+    load_row<WORKERS>(others, residual, C, worker, 0.0f);
 
     // Sums are rounded to the element type, and it is what they are rounded to that is normalised.
     #pragma unroll
@@ -30,8 +31,9 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* residual, co
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) added[j] = to_float(packs[i].at[j]) + to_float(others[i].at[j]);
         packs[i] = rounded(added);
-        store_in_row<PACKED, WORKERS>(total, packs[i], i, C, worker);
+        store_in_row<WORKERS>(total, packs[i], i, C, worker);
     }
+    keep_packed(packs);
 
     float sum = 0.0f;
     #pragma unroll
@@ -39,31 +41,56 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* residual, co
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) sum += to_float(packs[i].at[j]);
     const float mean = block_sum(sum, sums) / C;
+    keep_packed(packs);
 
     float square = 0.0f;
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) {
-            const float left = is_in_row<PACKED, WORKERS>(i, j, worker, C) ? to_float(packs[i].at[j]) - mean : 0.0f;
+            const float left = column_of<WORKERS>(i, worker) < C ? to_float(packs[i].at[j]) - mean : 0.0f;
             square += left * left;
         }
     }
     const float scale = rsqrtf(block_sum(square, squares) / C + epsilon);
+    keep_packed(packs);
 
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
-        const Pack weights = load_shared_row<PACKED, WORKERS>(weight, i, C, worker);
-        const Pack biases = load_shared_row<PACKED, WORKERS>(bias, i, C, worker);
+        const Pack weights = load_shared_row<WORKERS>(weight, i, C, worker);
+        const Pack biases = load_shared_row<WORKERS>(bias, i, C, worker);
         float results[TW_PACK];
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j)
             results[j] = (to_float(packs[i].at[j]) - mean) * scale * to_float(weights.at[j]) + to_float(biases.at[j]);
-        store_in_row<PACKED, WORKERS>(y, rounded(results), i, C, worker);
+        store_in_row<WORKERS>(y, rounded(results), i, C, worker);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+// Rows that do not lie in packs, element by element: what is read again comes from the caches.
+__device__ __forceinline__ void make_row_by_elements(const TW_T* x, const TW_T* residual, const TW_T* weight,
+                                                     const TW_T* bias, TW_T* total, TW_T* y, int C,
+                                                     float epsilon) {
+    __shared__ float sums[WORKERS / 32], squares[WORKERS / 32];
+    const int worker = threadIdx.x % WORKERS;
+    float sum = 0.0f, square = 0.0f;
+    for (int column = worker; column < C; column += WORKERS) {
+        from_float(total[column], to_float(x[column]) + to_float(residual[column]));
+        sum += to_float(total[column]);
+    }
+    const float mean = block_sum(sum, sums) / C;
+    for (int column = worker; column < C; column += WORKERS) {
+        const float left = to_float(total[column]) - mean;
+        square += left * left;
+    }
+    const float scale = rsqrtf(block_sum(square, squares) / C + epsilon);
+    for (int column = worker; column < C; column += WORKERS) {
+        const float value = (to_float(total[column]) - mean) * scale;
+        from_float(y[column], value * to_float(weight[column]) + to_float(bias[column]));
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 add_layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, const TW_T* __restrict__ weight,
               const TW_T* __restrict__ bias, TW_T* __restrict__ total, TW_T* __restrict__ y, int R, int C,
               long long ld_x, float epsilon) {
@@ -76,6 +103,6 @@ add_layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, con
     y += row * C;
     const bool packed = C % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(residual) && is_pack_aligned(total) &&
                         is_pack_aligned(y) && is_pack_aligned(weight) && is_pack_aligned(bias);
-    if (packed) make_row<true>(x, residual, weight, bias, total, y, C, epsilon);
-    else make_row<false>(x, residual, weight, bias, total, y, C, epsilon);
+    if (packed) make_row(x, residual, weight, bias, total, y, C, epsilon);
+    else make_row_by_elements(x, residual, weight, bias, total, y, C, epsilon);
 }

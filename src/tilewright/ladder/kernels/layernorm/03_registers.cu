@@ -15,14 +15,15 @@
 #endif
 constexpr int THREADS = WORKERS * ROWS;
 static_assert(ROWS == 1 || WORKERS == 32, "a row is one block's or one warp's");
+// Of an SM: the compiler keeps to the registers that so many leave each other.
+constexpr int BLOCKS = (PACKS <= 4 && ROWS == 1 ? 1280 : 768) / THREADS;
 
-template <bool PACKED>
 __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, const TW_T* bias, TW_T* y, int C,
                                          float epsilon) {
     __shared__ float sums[WORKERS / 32], squares[WORKERS / 32];
     const int worker = threadIdx.x % WORKERS;
     Pack packs[PACKS];
-    load_row<PACKED, WORKERS>(packs, x, C, worker, 0.0f);
+    load_row<WORKERS>(packs, x, C, worker, 0.0f);
 
     float sum = 0.0f;
     #pragma unroll
@@ -30,31 +31,52 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, cons
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) sum += to_float(packs[i].at[j]);
     const float mean = block_sum(sum, sums) / C;
+    keep_packed(packs);
 
     float square = 0.0f;
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) {
-            const float left = is_in_row<PACKED, WORKERS>(i, j, worker, C) ? to_float(packs[i].at[j]) - mean : 0.0f;
+            const float left = column_of<WORKERS>(i, worker) < C ? to_float(packs[i].at[j]) - mean : 0.0f;
             square += left * left;
         }
     }
     const float scale = rsqrtf(block_sum(square, squares) / C + epsilon);
+    keep_packed(packs);
 
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
-        const Pack weights = load_shared_row<PACKED, WORKERS>(weight, i, C, worker);
-        const Pack biases = load_shared_row<PACKED, WORKERS>(bias, i, C, worker);
+        const Pack weights = load_shared_row<WORKERS>(weight, i, C, worker);
+        const Pack biases = load_shared_row<WORKERS>(bias, i, C, worker);
         float results[TW_PACK];
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j)
             results[j] = (to_float(packs[i].at[j]) - mean) * scale * to_float(weights.at[j]) + to_float(biases.at[j]);
-        store_in_row<PACKED, WORKERS>(y, rounded(results), i, C, worker);
+        store_in_row<WORKERS>(y, rounded(results), i, C, worker);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+// Rows that do not lie in packs, element by element: what is read again comes from the caches.
+__device__ __forceinline__ void make_row_by_elements(const TW_T* x, const TW_T* weight, const TW_T* bias, TW_T* y,
+                                                     int C, float epsilon) {
+    __shared__ float sums[WORKERS / 32], squares[WORKERS / 32];
+    const int worker = threadIdx.x % WORKERS;
+    float sum = 0.0f, square = 0.0f;
+    for (int column = worker; column < C; column += WORKERS) sum += to_float(x[column]);
+    const float mean = block_sum(sum, sums) / C;
+    for (int column = worker; column < C; column += WORKERS) {
+        const float left = to_float(x[column]) - mean;
+        square += left * left;
+    }
+    const float scale = rsqrtf(block_sum(square, squares) / C + epsilon);
+    for (int column = worker; column < C; column += WORKERS) {
+        const float value = (to_float(x[column]) - mean) * scale;
+        from_float(y[column], value * to_float(weight[column]) + to_float(bias[column]));
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_T* __restrict__ bias,
           TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
     const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / WORKERS;
@@ -64,6 +86,6 @@ layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_
     y += row * C;
     const bool packed = C % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y) && is_pack_aligned(weight) &&
                         is_pack_aligned(bias);
-    if (packed) make_row<true>(x, weight, bias, y, C, epsilon);
-    else make_row<false>(x, weight, bias, y, C, epsilon);
+    if (packed) make_row(x, weight, bias, y, C, epsilon);
+    else make_row_by_elements(x, weight, bias, y, C, epsilon);
 }

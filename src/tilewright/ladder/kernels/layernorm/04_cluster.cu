@@ -13,15 +13,40 @@
 #define PACKS 1      // packs of a thread
 #endif
 constexpr int PART = WORKERS * PACKS * (16 / TW_T_BYTES);  // elements of a block
+// Of an SM: the compiler keeps to the registers that so many leave each other.
+constexpr int BLOCKS = 1024 / WORKERS;
 
-template <bool PACKED>
+struct Normal {
+    float mean, scale;
+};
+
+// The mean and the sum of squares around it of a block's part, merged with those of the others' by Chan's formula. They
+// still may read this block's memory afterwards: it has to wait for them before it ends.
+__device__ __forceinline__ Normal merged(float part_mean, float part_square, int C, float epsilon) {
+    __shared__ float moments[2];
+    if (threadIdx.x == 0) {
+        moments[0] = part_mean;
+        moments[1] = part_square;
+    }
+    cluster_arrive();
+    cluster_wait();
+    // In every warp, one part a lane: the same order in all blocks.
+    const int lane = threadIdx.x % 32;
+    const float count = lane < CLUSTER ? max(0, min(PART, C - lane * PART)) : 0;
+    const float lane_mean = lane < CLUSTER ? load_of_block(&moments[0], lane) : 0.0f;
+    const float lane_square = lane < CLUSTER ? load_of_block(&moments[1], lane) : 0.0f;
+    cluster_arrive();  // this block reads no other's memory from here on
+    const float mean = warp_sum(lane_mean * count) / C;
+    const float apart = count > 0 ? lane_mean - mean : 0.0f;
+    return {mean, rsqrtf(warp_sum(lane_square + apart * apart * count) / C + epsilon)};
+}
+
 __device__ __forceinline__ void make_part(const TW_T* x, const TW_T* weight, const TW_T* bias, TW_T* y, int columns,
                                           int C, float epsilon) {
     __shared__ float sums[WORKERS / 32], squares[WORKERS / 32];
-    __shared__ float moments[2];  // the part's mean, and its sum of squares around it: read by the other blocks
     const int worker = threadIdx.x;
     Pack packs[PACKS];
-    load_row<PACKED, WORKERS>(packs, x, columns, worker, 0.0f);
+    load_row<WORKERS>(packs, x, columns, worker, 0.0f);
 
     float sum = 0.0f;
     #pragma unroll
@@ -29,49 +54,55 @@ __device__ __forceinline__ void make_part(const TW_T* x, const TW_T* weight, con
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) sum += to_float(packs[i].at[j]);
     const float part_mean = block_sum(sum, sums) / max(columns, 1);
+    keep_packed(packs);
 
     float square = 0.0f;
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) {
-            const bool inside = is_in_row<PACKED, WORKERS>(i, j, worker, columns);
+            const bool inside = column_of<WORKERS>(i, worker) < columns;
             const float left = inside ? to_float(packs[i].at[j]) - part_mean : 0.0f;
             square += left * left;
         }
     }
     square = block_sum(square, squares);
-    if (worker == 0) {
-        moments[0] = part_mean;
-        moments[1] = square;
-    }
-    cluster_arrive();
-    cluster_wait();
-
-    // Every warp merges the parts, one a lane, by Chan's formula: the same order in all blocks.
-    const int lane = worker % 32;
-    const float count = lane < CLUSTER ? max(0, min(PART, C - lane * PART)) : 0;
-    const float lane_mean = lane < CLUSTER ? load_of_block(&moments[0], lane) : 0.0f;
-    const float lane_square = lane < CLUSTER ? load_of_block(&moments[1], lane) : 0.0f;
-    cluster_arrive();  // this block reads no other's memory from here on
-    const float mean = warp_sum(lane_mean * count) / C;
-    const float apart = count > 0 ? lane_mean - mean : 0.0f;
-    const float scale = rsqrtf(warp_sum(lane_square + apart * apart * count) / C + epsilon);
+    keep_packed(packs);
+    const Normal row = merged(part_mean, square, C, epsilon);
 
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
-        const Pack weights = load_shared_row<PACKED, WORKERS>(weight, i, columns, worker);
-        const Pack biases = load_shared_row<PACKED, WORKERS>(bias, i, columns, worker);
+        const Pack weights = load_shared_row<WORKERS>(weight, i, columns, worker);
+        const Pack biases = load_shared_row<WORKERS>(bias, i, columns, worker);
         float results[TW_PACK];
         #pragma unroll
-        for (int j = 0; j < TW_PACK; ++j)
-            results[j] = (to_float(packs[i].at[j]) - mean) * scale * to_float(weights.at[j]) + to_float(biases.at[j]);
-        store_in_row<PACKED, WORKERS>(y, rounded(results), i, columns, worker);
+        for (int j = 0; j < TW_PACK; ++j) {
+            const float value = (to_float(packs[i].at[j]) - row.mean) * row.scale;
+            results[j] = value * to_float(weights.at[j]) + to_float(biases.at[j]);
+        }
+        store_in_row<WORKERS>(y, rounded(results), i, columns, worker);
     }
-    cluster_wait();  // and no other reads this block's: its shared memory may go
 }
 
-extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WORKERS)
+// Rows that do not lie in packs, element by element: what is read again comes from the caches.
+__device__ __forceinline__ void make_part_by_elements(const TW_T* x, const TW_T* weight, const TW_T* bias, TW_T* y,
+                                                      int columns, int C, float epsilon) {
+    __shared__ float sums[WORKERS / 32], squares[WORKERS / 32];
+    float sum = 0.0f, square = 0.0f;
+    for (int column = threadIdx.x; column < columns; column += WORKERS) sum += to_float(x[column]);
+    const float part_mean = block_sum(sum, sums) / max(columns, 1);
+    for (int column = threadIdx.x; column < columns; column += WORKERS) {
+        const float left = to_float(x[column]) - part_mean;
+        square += left * left;
+    }
+    const Normal row = merged(part_mean, block_sum(square, squares), C, epsilon);
+    for (int column = threadIdx.x; column < columns; column += WORKERS) {
+        const float value = (to_float(x[column]) - row.mean) * row.scale;
+        from_float(y[column], value * to_float(weight[column]) + to_float(bias[column]));
+    }
+}
+
+extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WORKERS, BLOCKS)
 layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_T* __restrict__ bias,
           TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
     if (C > CLUSTER * PART) __trap();
@@ -82,6 +113,7 @@ layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_
     y += row * C;
     const bool packed = C % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y) && is_pack_aligned(weight) &&
                         is_pack_aligned(bias);
-    if (packed) make_part<true>(x + begin, weight + begin, bias + begin, y + begin, columns, C, epsilon);
-    else make_part<false>(x + begin, weight + begin, bias + begin, y + begin, columns, C, epsilon);
+    if (packed) make_part(x + begin, weight + begin, bias + begin, y + begin, columns, C, epsilon);
+    else make_part_by_elements(x + begin, weight + begin, bias + begin, y + begin, columns, C, epsilon);
+    cluster_wait();  // no other block reads this one's: its shared memory may go
 }

@@ -14,13 +14,14 @@
 #endif
 constexpr int THREADS = WORKERS * ROWS;
 static_assert(ROWS == 1 || WORKERS == 32, "a row is one block's or one warp's");
+// Of an SM: the compiler keeps to the registers that so many leave each other.
+constexpr int BLOCKS = (PACKS <= 4 ? 1280 : 1024) / THREADS;
 
-template <bool PACKED>
 __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, TW_T* y, int C, float epsilon) {
     __shared__ float sums[WORKERS / 32];
     const int worker = threadIdx.x % WORKERS;
     Pack packs[PACKS];
-    load_row<PACKED, WORKERS>(packs, x, C, worker, 0.0f);
+    load_row<WORKERS>(packs, x, C, worker, 0.0f);
 
     float squares = 0.0f;
     #pragma unroll
@@ -32,18 +33,30 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, TW_T
         }
     }
     const float scale = rsqrtf(block_sum(squares, sums) / C + epsilon);
+    keep_packed(packs);
 
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
-        const Pack weights = load_shared_row<PACKED, WORKERS>(weight, i, C, worker);
+        const Pack weights = load_shared_row<WORKERS>(weight, i, C, worker);
         float results[TW_PACK];
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) results[j] = to_float(packs[i].at[j]) * scale * to_float(weights.at[j]);
-        store_in_row<PACKED, WORKERS>(y, rounded(results), i, C, worker);
+        store_in_row<WORKERS>(y, rounded(results), i, C, worker);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+// Rows that do not lie in packs, element by element: what is read again comes from the caches.
+__device__ __forceinline__ void make_row_by_elements(const TW_T* x, const TW_T* weight, TW_T* y, int C, float epsilon) {
+    __shared__ float sums[WORKERS / 32];
+    const int worker = threadIdx.x % WORKERS;
+    float squares = 0.0f;
+    for (int column = worker; column < C; column += WORKERS) squares += to_float(x[column]) * to_float(x[column]);
+    const float scale = rsqrtf(block_sum(squares, sums) / C + epsilon);
+    for (int column = worker; column < C; column += WORKERS)
+        from_float(y[column], to_float(x[column]) * scale * to_float(weight[column]));
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, TW_T* __restrict__ y, int R, int C, long long ld_x,
         float epsilon) {
     const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / WORKERS;
@@ -52,6 +65,6 @@ rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, TW_T* __res
     x += row * ld_x;
     y += row * C;
     const bool packed = C % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y) && is_pack_aligned(weight);
-    if (packed) make_row<true>(x, weight, y, C, epsilon);
-    else make_row<false>(x, weight, y, C, epsilon);
+    if (packed) make_row(x, weight, y, C, epsilon);
+    else make_row_by_elements(x, weight, y, C, epsilon);
 }

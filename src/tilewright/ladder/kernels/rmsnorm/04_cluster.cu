@@ -13,15 +13,29 @@
 #define PACKS 1      // packs of a thread
 #endif
 constexpr int PART = WORKERS * PACKS * (16 / TW_T_BYTES);  // elements of a block
+// Of an SM: the compiler keeps to the registers that so many leave each other.
+constexpr int BLOCKS = 1024 / WORKERS;
 
-template <bool PACKED>
+// What a block found, added to what the other blocks did. They still may read this block's memory afterwards: it has to
+// wait for them before it ends.
+__device__ __forceinline__ float sum_of_parts(float part) {
+    __shared__ float shared;
+    if (threadIdx.x == 0) shared = part;
+    cluster_arrive();
+    cluster_wait();
+    // In every warp, one part a lane: the same order in all blocks.
+    const int lane = threadIdx.x % 32;
+    const float found = lane < CLUSTER ? load_of_block(&shared, lane) : 0.0f;
+    cluster_arrive();  // this block reads no other's memory from here on
+    return warp_sum(found);
+}
+
 __device__ __forceinline__ void make_part(const TW_T* x, const TW_T* weight, TW_T* y, int columns, int C,
                                           float epsilon) {
     __shared__ float sums[WORKERS / 32];
-    __shared__ float part_squares;  // read by the other blocks
     const int worker = threadIdx.x;
     Pack packs[PACKS];
-    load_row<PACKED, WORKERS>(packs, x, columns, worker, 0.0f);
+    load_row<WORKERS>(packs, x, columns, worker, 0.0f);
 
     float squares = 0.0f;
     #pragma unroll
@@ -32,29 +46,32 @@ __device__ __forceinline__ void make_part(const TW_T* x, const TW_T* weight, TW_
             squares += value * value;
         }
     }
-    squares = block_sum(squares, sums);
-    if (worker == 0) part_squares = squares;
-    cluster_arrive();
-    cluster_wait();
-
-    // Every warp adds up the parts, one a lane: the same order in all blocks.
-    const int lane = worker % 32;
-    squares = lane < CLUSTER ? load_of_block(&part_squares, lane) : 0.0f;
-    cluster_arrive();  // this block reads no other's memory from here on
-    const float scale = rsqrtf(warp_sum(squares) / C + epsilon);
+    const float scale = rsqrtf(sum_of_parts(block_sum(squares, sums)) / C + epsilon);
+    keep_packed(packs);
 
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
-        const Pack weights = load_shared_row<PACKED, WORKERS>(weight, i, columns, worker);
+        const Pack weights = load_shared_row<WORKERS>(weight, i, columns, worker);
         float results[TW_PACK];
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) results[j] = to_float(packs[i].at[j]) * scale * to_float(weights.at[j]);
-        store_in_row<PACKED, WORKERS>(y, rounded(results), i, columns, worker);
+        store_in_row<WORKERS>(y, rounded(results), i, columns, worker);
     }
-    cluster_wait();  // and no other reads this block's: its shared memory may go
 }
 
-extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WORKERS)
+// Rows that do not lie in packs, element by element: what is read again comes from the caches.
+__device__ __forceinline__ void make_part_by_elements(const TW_T* x, const TW_T* weight, TW_T* y, int columns, int C,
+                                                      float epsilon) {
+    __shared__ float sums[WORKERS / 32];
+    float squares = 0.0f;
+    for (int column = threadIdx.x; column < columns; column += WORKERS)
+        squares += to_float(x[column]) * to_float(x[column]);
+    const float scale = rsqrtf(sum_of_parts(block_sum(squares, sums)) / C + epsilon);
+    for (int column = threadIdx.x; column < columns; column += WORKERS)
+        from_float(y[column], to_float(x[column]) * scale * to_float(weight[column]));
+}
+
+extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WORKERS, BLOCKS)
 rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, TW_T* __restrict__ y, int R, int C, long long ld_x,
         float epsilon) {
     if (C > CLUSTER * PART) __trap();
@@ -64,6 +81,7 @@ rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, TW_T* __res
     x += row * ld_x;
     y += row * C;
     const bool packed = C % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y) && is_pack_aligned(weight);
-    if (packed) make_part<true>(x + begin, weight + begin, y + begin, columns, C, epsilon);
-    else make_part<false>(x + begin, weight + begin, y + begin, columns, C, epsilon);
+    if (packed) make_part(x + begin, weight + begin, y + begin, columns, C, epsilon);
+    else make_part_by_elements(x + begin, weight + begin, y + begin, columns, C, epsilon);
+    cluster_wait();  // no other block reads this one's: its shared memory may go
 }

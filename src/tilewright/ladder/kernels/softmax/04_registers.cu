@@ -16,13 +16,14 @@
 #endif
 constexpr int THREADS = WORKERS * ROWS;
 static_assert(ROWS == 1 || WORKERS == 32, "a row is one block's or one warp's");
+// Of an SM: the compiler keeps to the registers that so many leave each other.
+constexpr int BLOCKS = (PACKS <= 4 && ROWS == 1 ? 1536 : 1024) / THREADS;
 
-template <bool PACKED>
 __device__ __forceinline__ void make_row(const TW_T* x, TW_T* y, int C) {
     __shared__ float maxima[WORKERS / 32], sums[WORKERS / 32];
     const int worker = threadIdx.x % WORKERS;
     Pack packs[PACKS];
-    load_row<PACKED, WORKERS>(packs, x, C, worker, MINUS_INFINITY);
+    load_row<WORKERS>(packs, x, C, worker, MINUS_INFINITY);
 
     float largest = MINUS_INFINITY;
     #pragma unroll
@@ -30,6 +31,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, TW_T* y, int C) {
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) largest = fmaxf(largest, to_float(packs[i].at[j]));
     largest = block_max(largest, maxima);
+    keep_packed(packs);
 
     float sum = 0.0f;
     #pragma unroll
@@ -42,6 +44,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, TW_T* y, int C) {
         }
     }
     const float scale = 1.0f / block_sum(sum, sums);
+    keep_packed(packs);
 
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
@@ -51,17 +54,30 @@ __device__ __forceinline__ void make_row(const TW_T* x, TW_T* y, int C) {
             const float value = to_float(packs[i].at[j]);
             results[j] = (TW_T_BYTES == 4 ? value : exponential(value - largest)) * scale;
         }
-        store_in_row<PACKED, WORKERS>(y, rounded(results), i, C, worker);
+        store_in_row<WORKERS>(y, rounded(results), i, C, worker);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+// Rows that do not lie in packs, element by element: what is read again comes from the caches.
+__device__ __forceinline__ void make_row_by_elements(const TW_T* x, TW_T* y, int C) {
+    __shared__ float maxima[WORKERS / 32], sums[WORKERS / 32];
+    const int worker = threadIdx.x % WORKERS;
+    float largest = MINUS_INFINITY, sum = 0.0f;
+    for (int column = worker; column < C; column += WORKERS) largest = fmaxf(largest, to_float(x[column]));
+    largest = block_max(largest, maxima);
+    for (int column = worker; column < C; column += WORKERS) sum += exponential(to_float(x[column]) - largest);
+    const float scale = 1.0f / block_sum(sum, sums);
+    for (int column = worker; column < C; column += WORKERS)
+        from_float(y[column], exponential(to_float(x[column]) - largest) * scale);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 softmax(const TW_T* __restrict__ x, TW_T* __restrict__ y, int R, int C, long long ld_x) {
     const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / WORKERS;
     if (C > WORKERS * PACKS * TW_PACK) __trap();
     if (row >= R) return;
     x += row * ld_x;
     y += row * C;
-    if (C % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y)) make_row<true>(x, y, C);
-    else make_row<false>(x, y, C);
+    if (C % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y)) make_row(x, y, C);
+    else make_row_by_elements(x, y, C);
 }

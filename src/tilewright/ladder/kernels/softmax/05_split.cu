@@ -11,17 +11,17 @@ constexpr int THREADS = 128;
 constexpr int PACKS = 2;                                   // of a thread
 constexpr int PART = THREADS * PACKS * (16 / TW_T_BYTES);  // elements of a block
 
-template <bool PACKED>
 __device__ __forceinline__ void find_state(const TW_T* x, int columns, float* state) {
     __shared__ float maxima[THREADS / 32], sums[THREADS / 32];
     Pack packs[PACKS];
-    load_row<PACKED, THREADS>(packs, x, columns, threadIdx.x, MINUS_INFINITY);
+    load_row<THREADS>(packs, x, columns, threadIdx.x, MINUS_INFINITY);
     float largest = MINUS_INFINITY;
     #pragma unroll
     for (int i = 0; i < PACKS; ++i)
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) largest = fmaxf(largest, to_float(packs[i].at[j]));
     largest = block_max(largest, maxima);
+    keep_packed(packs);
     const float base = finite_base(largest);  // a part may be -inf throughout where the row is not
     float sum = 0.0f;
     #pragma unroll
@@ -35,16 +35,30 @@ __device__ __forceinline__ void find_state(const TW_T* x, int columns, float* st
     }
 }
 
-template <bool PACKED>
 __device__ __forceinline__ void write_part(const TW_T* x, TW_T* y, int columns, float largest, float scale) {
     Pack packs[PACKS];
-    load_row<PACKED, THREADS>(packs, x, columns, threadIdx.x, MINUS_INFINITY);
+    load_row<THREADS>(packs, x, columns, threadIdx.x, MINUS_INFINITY);
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
         float results[TW_PACK];
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) results[j] = exponential(to_float(packs[i].at[j]) - largest) * scale;
-        store_in_row<PACKED, THREADS>(y, rounded(results), i, columns, threadIdx.x);
+        store_in_row<THREADS>(y, rounded(results), i, columns, threadIdx.x);
+    }
+}
+
+// Rows that do not lie in packs, element by element: what is read again comes from the caches.
+__device__ __forceinline__ void find_state_by_elements(const TW_T* x, int columns, float* state) {
+    __shared__ float maxima[THREADS / 32], sums[THREADS / 32];
+    float largest = MINUS_INFINITY, sum = 0.0f;
+    for (int column = threadIdx.x; column < columns; column += THREADS) largest = fmaxf(largest, to_float(x[column]));
+    largest = block_max(largest, maxima);
+    const float base = finite_base(largest);
+    for (int column = threadIdx.x; column < columns; column += THREADS) sum += exponential(to_float(x[column]) - base);
+    sum = block_sum(sum, sums);
+    if (threadIdx.x == 0) {
+        state[0] = largest;
+        state[1] = sum;
     }
 }
 
@@ -55,8 +69,8 @@ softmax_states(const TW_T* __restrict__ x, float* __restrict__ states, int R, in
     const int columns = (int)min((long long)PART, C - begin);
     x += row * ld_x + begin;
     states += (row * gridDim.y + blockIdx.y) * 2;
-    if (columns % TW_PACK == 0 && is_pack_aligned(x)) find_state<true>(x, columns, states);
-    else find_state<false>(x, columns, states);
+    if (columns % TW_PACK == 0 && is_pack_aligned(x)) find_state(x, columns, states);
+    else find_state_by_elements(x, columns, states);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -76,6 +90,8 @@ softmax_write(const TW_T* __restrict__ x, const float* __restrict__ states, TW_T
     x += row * ld_x + begin;
     y += row * C + begin;
     const bool packed = columns % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y);
-    if (packed) write_part<true>(x, y, columns, largest, scale);
-    else write_part<false>(x, y, columns, largest, scale);
+    if (packed) write_part(x, y, columns, largest, scale);
+    else
+        for (int column = threadIdx.x; column < columns; column += THREADS)
+            from_float(y[column], exponential(to_float(x[column]) - largest) * scale);
 }

@@ -1,0 +1,149 @@
+"""The ladder's families of rows, heads and attention states: as a card gets them, and twins broken on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tilewright.errors import TilewrightError
+from tilewright.ladder.compiling import CompiledRung, compile_rung
+from tilewright.ladder.family import Family, Limit, Rung, load_family
+from tilewright.ladder.running import Operation, operation, reference_of, run_emulated
+from tilewright.ladder.specs import rung_spec
+from tilewright.settings import Settings
+
+# Family, rung, element type, sizes: rows of one warp, of one block, of a cluster; the longest that the rung takes.
+SIZED = [
+    ("softmax", "04", "bfloat16", {"R": 5, "C": 1024}),
+    ("softmax", "04", "float32", {"R": 1, "C": 16384}),
+    ("softmax", "05", "float16", {"R": 2, "C": 5000}),
+    ("softmax", "06", "float32", {"R": 1, "C": 131072}),
+    ("softmax", "06", "bfloat16", {"R": 2, "C": 20001}),
+    ("rmsnorm", "03", "float32", {"R": 5, "C": 1000}),
+    ("rmsnorm", "04", "float16", {"R": 1, "C": 131072}),
+    ("layernorm", "03", "float16", {"R": 3, "C": 4104}),
+    ("layernorm", "04", "bfloat16", {"R": 1, "C": 70000}),
+    ("add_rmsnorm", "02", "bfloat16", {"R": 5, "C": 1024}),
+    ("add_layernorm", "02", "float32", {"R": 1, "C": 9000}),
+]
+
+
+def built(family: Family, rung: Rung, dtype: str, text: str | None = None) -> CompiledRung:
+    return compile_rung(rung_spec(family, rung, dtype), Settings.from_environment(), text=text)
+
+
+@pytest.mark.parametrize(("name", "which", "dtype", "sizes"), SIZED)
+def test_a_rung_as_a_card_gets_it(name: str, which: str, dtype: str, sizes: Mapping[str, int]) -> None:
+    family = load_family(name)
+    sizes = {**sizes, "ld_x": sizes["C"]}
+    rung = family.rung(which).at(sizes, dtype)
+    compiled = built(family, rung, dtype)
+    done = run_emulated(compiled, operation(family, dtype, sizes))
+    assert done.passed, done.message
+    assert compiled.spill_bytes == 0
+
+
+def test_defines_by_size() -> None:
+    family = load_family("softmax")
+    registers, cluster = family.rung("registers"), family.rung("cluster")
+    assert registers.at({"C": 1024}, "float32").defines == {"WORKERS": 32, "ROWS": 4, "PACKS": 8}
+    assert registers.at({"C": 8192}, "bfloat16").defines == {"WORKERS": 256, "ROWS": 1, "PACKS": 4}
+    assert registers.at({"C": 8192}, "bfloat16").limits["C"] == Limit(at_most=32768)
+    assert registers.limits["C"].at_most == 2048  # what the file's own defines take stays
+    assert cluster.at({"C": 131072}, "float32").defines == {"CLUSTER": 8, "WORKERS": 512, "PACKS": 8}
+    assert family.rung("online").at({"C": 5}, "float32") is family.rung("online")
+    with pytest.raises(TilewrightError):
+        replace(registers, sized={"WORKERS": "C / 3"}).at({"C": 1024}, "float32")
+
+
+def test_the_rung_for_a_length() -> None:
+    family = load_family("softmax")
+
+    def best(columns: int, dtype: str, has_clusters: bool = True) -> str:
+        return family.best({"R": 4, "C": columns, "ld_x": columns}, dtype, lambda arch: has_clusters).name
+
+    assert [best(c, "float32") for c in (1, 16384, 16385, 131072, 131073)] == [
+        "04_registers", "04_registers", "06_cluster", "06_cluster", "05_split",
+    ]  # fmt: skip
+    assert best(131073, "bfloat16") == "06_cluster"
+    assert best(131072, "float32", has_clusters=False) == "05_split"
+
+
+# Family, rung, what stands in its file, what a broken twin has in its place, the set at which it has to be seen.
+BROKEN = [
+    ("softmax", "01", "expf(to_float(x[column]) - largest)", "expf(to_float(x[column]))", "tiny_31"),
+    ("softmax", "03", "sum = sum * expf(seen - base) +", "sum = sum +", "small"),
+    ("softmax", "03", "block_sum(sum * expf(seen - finite_base(largest)), sums)", "block_sum(sum, sums)", "small"),
+    ("softmax", "04", "(packs, x, C, worker, MINUS_INFINITY)", "(packs, x, C, worker, 0.0f)", "short"),
+    ("softmax", "05", "sum += states[2 * i + 1] * exponential(states[2 * i] - finite_base(largest))",
+     "sum += states[2 * i + 1]", "small"),
+    ("softmax", "06", "part_sum * exponential(part_largest - finite_base(row_largest))", "part_sum", "small"),
+    ("softmax", "06", "    cluster_arrive();\n    cluster_wait();\n    // Every", "    // Every", "small"),
+    ("rmsnorm", "03", "block_sum(squares, sums) / C + epsilon", "block_sum(squares, sums) + epsilon", "small"),
+    ("rmsnorm", "04", "lane < CLUSTER ? load_of_block(&shared, lane) : 0.0f", "lane < 1 ? shared : 0.0f", "small"),
+    ("layernorm", "02", "apart * apart * a.count * share", "0.0f", "small"),
+    ("layernorm", "03", "column_of<WORKERS>(i, worker) < C", "true", "short"),
+    ("layernorm", "04", "lane_square + apart * apart * count", "lane_square", "small"),
+    ("add_rmsnorm", "02", "packs[i] = rounded(added);", "", "small"),
+    ("add_layernorm", "01", "sums[j] = to_float(packs[i].at[j]) + to_float(others[i].at[j])",
+     "sums[j] = to_float(packs[i].at[j])", "small"),
+    ("rope_half", "03", "const int heads = min(HEADS, H - head);", "const int heads = HEADS;", "strided"),
+    ("rope_interleaved", "02", "a * cosine - b * sine", "a * cosine + b * sine", "small"),
+    ("merge_attention", "03", "sums[j] *= kept;", "sums[j] *= 1.0f;", "parts"),
+    ("merge_attention", "02", "base + logf(total)", "logf(total)", "small"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "which", "old", "new", "size"), BROKEN)
+def test_a_broken_twin_is_caught(name: str, which: str, old: str, new: str, size: str) -> None:
+    family = load_family(name)
+    rung = family.rung(which)
+    text = rung.file.read_text("utf-8")
+    assert old in text
+    sizes = {"R": 3, "C": 1000, "ld_x": 1000} if size == "short" else family.sizes[size]
+    compiled = built(family, rung, "float32", text.replace(old, new))
+    what = operation(family, "float32", sizes)
+    assert not all(run_emulated(compiled, what, attempt=attempt).passed for attempt in (0, 1))
+
+
+@pytest.mark.parametrize("which", ["01", "02", "03"])
+def test_parts_that_saw_no_key_are_not_looked_at(which: str) -> None:
+    family = load_family("merge_attention")
+    what = with_parts(operation(family, "bfloat16", family.sizes["parts"]))
+    done = run_emulated(built(family, family.rung(which), "bfloat16"), what)
+    assert done.passed, done.message
+    assert np.isfinite(what.expected["merged"]).all()
+    assert (what.expected["merged"][0] == 0).all()
+    assert what.expected["merged_logs"][0] == -np.inf
+    text = family.rung(which).file.read_text("utf-8")
+    careless = text.replace("== MINUS_INFINITY) continue;", "> 1e30f) continue;")
+    assert careless != text
+    assert not run_emulated(built(family, family.rung(which), "bfloat16", careless), what).passed
+
+
+def with_parts(what: Operation) -> Operation:
+    """Query 0 saw no key in any part, query 1 none in its first part; what is there is NaN."""
+    inputs = {name: array.copy() for name, array in what.inputs.items()}
+    logs, values = (inputs[name].reshape(what.sizes["P"], what.sizes["N"], -1) for name in ("logs", "values"))
+    logs[:, 0] = logs[0, 1] = -np.inf
+    values[:, 0] = values[0, 1] = np.nan
+    return replace(what, inputs=inputs, expected=reference_of(what.family).compute(what.launch, inputs))
+
+
+def test_rows_of_minus_infinity_and_masked_beginnings() -> None:
+    """As PyTorch: a row of -inf is NaN, -inf before the first number is 0; in parts of a row, too."""
+    family = load_family("softmax")
+    what = operation(family, "float32", family.sizes["small"])
+    inputs = {"x": what.inputs["x"].copy()}
+    rows = inputs["x"].reshape(2, -1)
+    rows[0] = -np.inf
+    rows[1, :1500] = -np.inf
+    what = replace(what, inputs=inputs, expected=reference_of(family).compute(what.launch, inputs))
+    assert np.isnan(what.expected["y"][0]).all()
+    assert (what.expected["y"][1, :1500] == 0).all()
+    for rung in family.rungs:
+        done = run_emulated(built(family, rung, "float32"), what)
+        assert done.passed, f"{rung.name}: {done.message}"
