@@ -4,8 +4,15 @@
 //     rows of one step; the turned copy of A, whose stores met in a few banks, is gone. So is the turning: both tiles
 //     are copied in 16-byte pieces as they are, which is what an asynchronous copy could do too.
 //   - A thread's columns are four runs of four, 32 columns apart, so that a row of eight lanes reads 128 bytes in a piece.
-constexpr int BM = 128;
-constexpr int BN = 256;
+#ifndef TW_BM
+#define TW_BM 128
+#endif
+#ifndef TW_BN
+#define TW_BN 256
+#endif
+
+constexpr int BM = TW_BM;  // multiples of WM and WN; smaller ones where there would be too few blocks for a card
+constexpr int BN = TW_BN;
 constexpr int BK = 16;
 constexpr int WM = 32;
 constexpr int WN = 128;
