@@ -37,6 +37,7 @@ KINDS = {
         ' : "=r"(r[i].x), "=r"(r[i].y), "=r"(r[i].z), "=r"(r[i].w) : "r"(at[i]));',
     ),
     "st.4": (4, 'asm volatile("st.shared.b32 [%0], %1;" :: "r"(at[i]), "r"(i) : "memory");'),
+    "st.8": (8, 'asm volatile("st.shared.v2.b32 [%0], {%1, %1};" :: "r"(at[i]), "r"(i) : "memory");'),
     "st.16": (16, 'asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" :: "r"(at[i]), "r"(i) : "memory");'),
 }
 SOURCE = """
@@ -103,7 +104,28 @@ def requests(width: int, matrix: bool) -> dict[str, list[int]]:
     for i in range(12):
         spread = rng.choice((8, 32, 128, 1024))
         found[f"random {i}, {spread} places"] = [rng.randrange(spread) * width for _ in lanes]
-    return found
+    return found | in_pairs(width)
+
+
+def in_pairs(width: int) -> dict[str, list[int]]:
+    """What decides about loads whose lanes share in pairs: which partners, all of them or some, with conflicts."""
+    rng = random.Random(1000 + width)
+    lanes = range(32)
+    pairs = [lane // 2 for lane in lanes]
+    two_apart = [lane // 4 * 2 + lane % 2 for lane in lanes]
+    found = {
+        "two apart share": two_apart,
+        "four apart share": [lane // 8 * 4 + lane % 4 for lane in lanes],
+        "pairs share but one": [*pairs[:31], 16],
+        "first half in pairs": [*pairs[:16], *range(16, 32)],
+        "second half in pairs": [*range(16), *(16 + pair for pair in pairs[16:])],
+        "pairs, then two apart": [*pairs[:16], *two_apart[16:]],
+    }
+    for i in range(6):
+        spread = (8, 32, 128, 128, 1024, 1024)[i]
+        places = [rng.randrange(spread) for _ in range(16)]
+        found[f"random pairs {i}, {spread} places"] = [places[lane // 2] for lane in lanes]
+    return {name: [place * width for place in places] for name, places in found.items()}
 
 
 def prepare(out: Path, arch: str) -> None:
@@ -144,7 +166,7 @@ def measure(prepared: Path, executor: Any, samples: int) -> list[dict[str, Any]]
                 if result.error:
                     raise SystemExit(result.error)
                 taken.append(int(result.arrays["cycles"].max()) / (WARPS * LOADS * ROUNDS))
-            counted = passes(addresses, width).total
+            counted = passes(addresses, width, is_load=kind.startswith("ld.")).total
             row = {"kind": kind, "pattern": name, "counted": counted, "cycles": round(min(taken), 3)}
             rows.append(row)
             print(f"{kind:<12} {name:<28} counted {counted:>3}   cycles {row['cycles']:>7.2f}", flush=True)

@@ -194,17 +194,17 @@ def test_a_pitch_that_breaks_vectors_is_refused() -> None:
 
 
 def test_lanes_that_want_the_same_word_share_it() -> None:
-    assert passes([0] * 32, 4).total == 1
-    assert passes([lane // 2 * 4 for lane in range(32)], 4).total == 1
-    assert passes([lane * 128 for lane in range(32)], 4).phases == (32,)
-    assert passes([lane * 32 for lane in range(32)], 16).phases == (2, 2, 2, 2)
-    assert passes([None] * 32, 4).phases == ()
+    assert passes([0] * 32, 4, is_load=True).total == 1
+    assert passes([lane // 2 * 4 for lane in range(32)], 4, is_load=True).total == 1
+    assert passes([lane * 128 for lane in range(32)], 4, is_load=True).phases == (32,)
+    assert passes([lane * 32 for lane in range(32)], 16, is_load=True).phases == (2, 2, 2, 2)
+    assert passes([None] * 32, 4, is_load=True).phases == ()
     with pytest.raises(TilewrightError):
-        passes([2] * 32, 4)
+        passes([2] * 32, 4, is_load=True)
     with pytest.raises(TilewrightError):
-        passes([0] * 33, 4)
+        passes([0] * 33, 4, is_load=True)
     with pytest.raises(TilewrightError):
-        passes([0], 3)
+        passes([0], 3, is_load=True)
 
 
 def test_a_padded_layout_by_pattern() -> None:
@@ -239,3 +239,36 @@ def test_what_is_counted_at_once_is_what_is_counted_one_by_one(
     least = solve_room._least_bad(tile, candidates, patterns)
     assert least is not None
     assert least.passes == min(prove(tile, c, patterns).passes for c in candidates)
+
+
+@pytest.mark.parametrize(
+    ("width", "is_load", "pad", "counted"),
+    [
+        (8, True, 0, (32, 16)),  # both half-warps at once, but their rows meet in the banks
+        (8, True, 64, (16, 16)),
+        (8, False, 0, (32, 32)),
+        (8, False, 64, (32, 32)),
+        (16, True, 0, (32, 32)),
+        (16, False, 0, (64, 64)),
+    ],
+)
+def test_a_read_in_pairs_merges_and_a_write_does_not(
+    width: int, is_load: bool, pad: int, counted: tuple[int, int]
+) -> None:
+    """Pairs of lanes want one vector, half-warps one row each; 16 requests, counted both ways."""
+    tile = Tile(32, 64, 4)
+    requests = tuple(tuple((row + lane // 16, lane // 2 % 8 * width) for lane in range(32)) for row in range(0, 32, 2))
+    arrangement = Arrangement("padding", tile.row_bytes + pad, None, 0, 0)
+    access = Pattern("pairs", width, requests, is_load)
+    (found,) = prove(tile, arrangement, [access]).counted
+    assert (found.passes, found.phases) == counted
+    assert solve_room._all_passes(arrangement, *solve_room._all_lanes(access)) == found.passes
+
+
+def test_only_ordinary_reads_are_loads() -> None:
+    tile = Tile(32, 32, 2)
+    for name in ("rows16", "cols8", "mma.m16n8k16.f16.a"):
+        assert pattern(name, tile).is_load
+        assert not pattern(name, tile, is_write=True).is_load
+    for name in ("ldmatrix", "stmatrix"):
+        assert not pattern(name, tile).is_load

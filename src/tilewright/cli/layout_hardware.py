@@ -182,6 +182,7 @@ def banks(
     threads: str | None = None,
     width: int | None = None,
     pattern: str | None = None,
+    write: Annotated[bool, Parameter(negative="")] = False,
     json: Json = False,
 ) -> int:
     """Passes of an access pattern through the 32 banks of shared memory; exit code 1 where there are conflicts.
@@ -198,6 +199,8 @@ def banks(
         Bytes of each access of a thread; default: one element.
     pattern
         Instead of --threads: rows16, cols4, ldmatrix, mma.m16n8k16.f16.a, … as `layout solve` has them.
+    write
+        The tile is written so; default: it is loaded. Loads of 8 and 16 bytes merge where lanes share in pairs.
     """
     from tilewright.layout import notation, reports
     from tilewright.layout.patterns import Tile
@@ -213,7 +216,7 @@ def banks(
     if bytes not in (1, 2, 4, 8, 16):
         raise TilewrightError("cli/usage", f"--bytes is 1, 2, 4, 8 or 16, not {bytes}.")
     if threads is not None:
-        report = reports.banks_by_threads(place, notation.parse_layout(threads), bytes, width or bytes)
+        report = reports.banks_by_threads(place, notation.parse_layout(threads), bytes, width or bytes, write)
     else:
         assert pattern is not None
         if place.rank != 2 or width is not None:
@@ -223,7 +226,7 @@ def banks(
                 {"rank": place.rank},
             )
         rows, cols = (product(mode) for mode in modes(place.shape))
-        report = reports.banks_by_pattern(place, pattern_of(pattern, Tile(rows, cols, bytes)), bytes)
+        report = reports.banks_by_pattern(place, pattern_of(pattern, Tile(rows, cols, bytes), write), bytes)
     finish(report, banks_text(report), (), None, json)
     return EXIT_OK if report.conflict_free else EXIT_CHECK_FAILED
 
@@ -258,7 +261,8 @@ def solve(
     from tilewright.layout.text import solve_text
 
     tile = Tile(rows, cols, bytes)
-    report = solve_report(search(tile, [pattern(name, tile) for name in (*write, *read)]))
+    writes = [pattern(name, tile, is_write=True) for name in write]
+    report = solve_report(search(tile, [*writes, *(pattern(name, tile) for name in read)]))
     finish(report, solve_text(report), (), None, json)
     return EXIT_REFUSED if report.verdict == "none" else EXIT_OK
 

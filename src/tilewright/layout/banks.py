@@ -1,14 +1,16 @@
 """How many passes shared memory needs for a warp's request: 32 banks of 4 bytes, each gives one word per pass.
 
 Lanes that want the same word share it. Requests of 8 bytes a lane go by half-warps, of 16 bytes by quarter-warps, one
-phase after another (CUDA C++ Programming Guide, "Shared Memory"). The emulator's counters count the same way; a test
-holds them against each other.
+phase after another (CUDA C++ Programming Guide, "Shared Memory"). Of such *loads*, two phases become one where every
+lane n has the address of lane n ^ 1. NVIDIA says so for compute capability 7.x, and an H200 does it; its stores and
+matrix loads do not (``data/shared_memory.toml``, ``sharing``, has both sources). The emulator's counters count the same
+way; tests hold them against each other, and the rule against the H200's clock.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -58,12 +60,29 @@ def lanes_per_phase(width_bytes: int) -> int:
     return min(int(data["warp_lanes"]), int(data["banks"]) * int(data["bank_bytes"]) // width_bytes)
 
 
-def passes(addresses: Sequence[int | None], width_bytes: int) -> Passes:
+def lanes_together(request: Sequence[Hashable | None], width_bytes: int, is_load: bool) -> int:
+    """Lanes of one phase of this request: `lanes_per_phase`, or twice as many where a load's lanes share in pairs.
+
+    Args:
+        request: of each lane its address, or anything that is equal where addresses are; None: it takes no part. A
+            lane that takes part without its partner shares with nobody.
+        is_load: an ordinary load; not a store, not ldmatrix.
+    """
+    together, rule = lanes_per_phase(width_bytes), shared_memory()["sharing"]
+    if not is_load or width_bytes not in rule["widths_bytes"]:
+        return together
+    lanes = [*request, *(None,) * (int(shared_memory()["warp_lanes"]) - len(request))]
+    in_pairs = all(lanes[lane ^ int(rule["partner"])] == wanted for lane, wanted in enumerate(lanes))
+    return 2 * together if in_pairs else together
+
+
+def passes(addresses: Sequence[int | None], width_bytes: int, *, is_load: bool) -> Passes:
     """Passes of one request of a warp.
 
     Args:
         addresses: of each lane, bytes in shared memory; None for a lane that takes no part. At most 32.
         width_bytes: 1, 2, 4, 8 or 16; the addresses are multiples of it.
+        is_load: an ordinary load; False for stores, and for the rows of ldmatrix.
 
     Raises:
         TilewrightError: ``layout/width``, ``layout/misaligned``, ``layout/lanes``.
@@ -76,7 +95,7 @@ def passes(addresses: Sequence[int | None], width_bytes: int) -> Passes:
             "layout/lanes", f"A warp has {data['warp_lanes']} lanes; have {len(addresses)} addresses."
         )
     banks, word_bytes = int(data["banks"]), int(data["bank_bytes"])
-    together = lanes_per_phase(width_bytes)
+    together = lanes_together(addresses, width_bytes, is_load)
     counts, busiest, most = [], 0, 0
     for start in range(0, len(addresses), together):
         words: set[int] = set()

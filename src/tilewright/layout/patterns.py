@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tilewright.errors import TilewrightError
@@ -68,15 +68,17 @@ class Pattern:
     Attributes:
         width_bytes: of each lane's access.
         requests: of one warp each: (row, byte of the row) of each lane; None for a lane that takes no part.
+        is_load: an ordinary load; False of writes and of matrices.
     """
 
     name: str
     width_bytes: int
     requests: tuple[Request, ...]
+    is_load: bool = True
 
 
-def pattern(name: str, tile: Tile) -> Pattern:
-    """The requests of a named pattern.
+def pattern(name: str, tile: Tile, is_write: bool = False) -> Pattern:
+    """The requests of a named pattern. ``is_write``: the tile is written so; ldmatrix and stmatrix have no choice.
 
     Raises:
         TilewrightError: ``layout/unknown_pattern``, or ``layout/pattern_does_not_fit``: a vector that does not divide
@@ -87,12 +89,14 @@ def pattern(name: str, tile: Tile) -> Pattern:
         width = int(by_vector[2])
         _need(tile.row_bytes % width == 0, name, tile, f"rows of a multiple of {width} bytes")
         down = by_vector[1] == "cols"
-        return Pattern(name, width, tuple(_in_warps(_down(tile, width) if down else _along(tile, width))))
+        requests = _in_warps(_down(tile, width) if down else _along(tile, width))
+        return Pattern(name, width, tuple(requests), not is_write)
     if re.fullmatch(r"(ldmatrix|stmatrix)(\.x[124])?(\.trans)?", name):
         return _by_matrices(name, tile)
     fragment = re.fullmatch(r"(mma\.\w+\.\w+)\.([abc])(\.t)?", name)
     if fragment is not None:
-        return _by_fragment(name, atom(fragment[1]).operands[fragment[2]], fragment[2], fragment[3] is not None, tile)
+        operand, transposed = atom(fragment[1]).operands[fragment[2]], fragment[3] is not None
+        return replace(_by_fragment(name, operand, fragment[2], transposed, tile), is_load=not is_write)
     raise TilewrightError(
         "layout/unknown_pattern",
         f"{name!r} is no access pattern.",
@@ -132,7 +136,7 @@ def _by_matrices(name: str, tile: Tile) -> Pattern:
         for row in range(0, tile.rows, rows)
         for byte in range(0, tile.row_bytes, width)
     ]
-    return Pattern(name, width, tuple(requests))
+    return Pattern(name, width, tuple(requests), is_load=False)
 
 
 def _by_fragment(name: str, operand: Operand, which: str, transposed: bool, tile: Tile) -> Pattern:

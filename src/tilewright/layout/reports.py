@@ -145,10 +145,13 @@ class BanksReport:
     worst: RequestReport | None
 
 
-def banks_by_threads(shared: AnyLayout, threads: AnyLayout, element_bytes: int, width_bytes: int) -> BanksReport:
-    """Of a thread-value layout over a shared layout."""
+def banks_by_threads(
+    shared: AnyLayout, threads: AnyLayout, element_bytes: int, width_bytes: int, is_write: bool = False
+) -> BanksReport:
+    """Of a thread-value layout over a shared layout, which the threads load, or write."""
     found = requests_of(shared, threads, element_bytes, width_bytes)
-    return _banks(str(shared), str(threads), width_bytes, [tuple(request) for request in found])
+    requests: list[tuple[int | None, ...]] = [tuple(request) for request in found]
+    return _banks(str(shared), str(threads), width_bytes, requests, is_load=not is_write)
 
 
 def banks_by_pattern(shared: AnyLayout, pattern: Pattern, element_bytes: int) -> BanksReport:
@@ -176,14 +179,16 @@ def banks_by_pattern(shared: AnyLayout, pattern: Pattern, element_bytes: int) ->
         return first * element_bytes + rest
 
     requests = [tuple(map(address, request)) for request in pattern.requests]
-    return _banks(str(shared), pattern.name, pattern.width_bytes, requests)
+    return _banks(str(shared), pattern.name, pattern.width_bytes, requests, is_load=pattern.is_load)
 
 
-def _banks(shared: str, access: str, width_bytes: int, requests: list[tuple[int | None, ...]]) -> BanksReport:
+def _banks(
+    shared: str, access: str, width_bytes: int, requests: list[tuple[int | None, ...]], is_load: bool
+) -> BanksReport:
     total = ideal = worst_phase = 0
     worst = None
     for addresses in requests:
-        found = passes(addresses, width_bytes)
+        found = passes(addresses, width_bytes, is_load=is_load)
         total, ideal = total + found.total, ideal + found.ideal
         if found.phases and max(found.phases) > worst_phase:
             worst_phase = max(found.phases)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.errors import TilewrightError
-from tilewright.layout.banks import lanes_per_phase, passes, shared_memory
+from tilewright.layout.banks import lanes_together, passes, shared_memory
 from tilewright.layout.layout import ComposedLayout, Layout, Swizzle
 from tilewright.layout.patterns import Pattern, Request, Tile
 
@@ -143,7 +143,7 @@ def prove(tile: Tile, arrangement: Arrangement, patterns: Sequence[Pattern]) -> 
             if any(at is not None and at % pattern.width_bytes for at in addresses):
                 aligned = False  # the hardware would not do it at all
                 continue
-            found = passes(addresses, pattern.width_bytes)
+            found = passes(addresses, pattern.width_bytes, is_load=pattern.is_load)
             phases, total = phases + found.ideal, total + found.total
             worst = max(worst, *found.phases)
         counted.append(Counted(pattern.name, pattern.width_bytes, len(pattern.requests), phases, total, worst))
@@ -165,7 +165,7 @@ def _is_free(arrangement: Arrangement, pattern: Pattern) -> bool:
         addresses = _addresses(arrangement, request)
         if any(at is not None and at % pattern.width_bytes for at in addresses):
             return False
-        if not passes(addresses, pattern.width_bytes).conflict_free:
+        if not passes(addresses, pattern.width_bytes, is_load=pattern.is_load).conflict_free:
             return False
     return True
 
@@ -184,9 +184,10 @@ def _least_bad(tile: Tile, candidates: Sequence[Arrangement], patterns: Sequence
 
 def _all_lanes(pattern: Pattern) -> tuple[Numbers, Numbers, Numbers, int]:
     """Of all lanes of all requests: phase (numbered throughout), row, byte; and the width of an access."""
-    together = lanes_per_phase(pattern.width_bytes)
+    # Lanes that want one place have one address in every arrangement.
+    together = [lanes_together(request, pattern.width_bytes, pattern.is_load) for request in pattern.requests]
     lanes = [
-        (number * int(shared_memory()["warp_lanes"]) + lane // together, *place)
+        (number * int(shared_memory()["warp_lanes"]) + lane // together[number], *place)
         for number, request in enumerate(pattern.requests)
         for lane, place in enumerate(request)
         if place is not None

@@ -99,6 +99,7 @@ class _Kind(NamedTuple):
     size: int
     is_shared: bool
     copies: int
+    is_load: bool = False
 
 
 class CounterSheet:
@@ -123,10 +124,15 @@ class CounterSheet:
         self._global[is_write] += len(threads) * size * copies
         self._keep(_Kind(key, size, False, copies), threads, addresses)
 
-    def shared_access(self, key: int | None, threads: IntArray, offsets: IntArray, size: int, copies: int = 1) -> None:
-        """``offsets``: bytes from the start of the block's shared memory (or from any multiple of 128 before it)."""
+    def shared_access(
+        self, key: int | None, threads: IntArray, offsets: IntArray, size: int, copies: int = 1, is_load: bool = False
+    ) -> None:
+        """``offsets``: bytes from the start of the block's shared memory (or from any multiple of 128 before it).
+
+        ``is_load``: an ordinary load, whose phases may merge (`bank_conflicts`).
+        """
         self._shared += len(threads) * size * copies
-        self._keep(_Kind(key, size, True, copies), threads, offsets)
+        self._keep(_Kind(key, size, True, copies, is_load), threads, offsets)
 
     def _keep(self, kind: _Kind, threads: IntArray, addresses: IntArray) -> None:
         total = len(threads) * kind.size * kind.copies
@@ -143,7 +149,7 @@ class CounterSheet:
         self._kept[kind] = 0
         addresses, active = (np.concatenate(parts) for parts in zip(*rows, strict=True))
         if kind.is_shared:
-            wavefronts, ideal = bank_conflicts(addresses, active, kind.size)
+            wavefronts, ideal = bank_conflicts(addresses, active, kind.size, kind.is_load)
             traffic = LineTraffic(wavefronts=int(wavefronts.sum()), ideal_wavefronts=int(ideal.sum()))
         else:
             requests, touched, best = sectors(addresses, active, kind.size)

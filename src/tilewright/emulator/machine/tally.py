@@ -49,7 +49,8 @@ class Tally:
             for threads, where, each in _taken_apart(transfer, active, offsets, True):
                 self._sheet.shared_access(site, threads, where, each)
         else:
-            self._sheet.shared_access(site, active.threads, offsets, size)
+            is_load = what == "read" and self._sites[site].opcode == "ld"
+            self._sheet.shared_access(site, active.threads, offsets, size, is_load=is_load)
 
     def globe(self, active: Active, address: Any, size: int, site: int, what: str) -> None:
         """An access to global memory. ``address``: int64, per thread or one for all."""
