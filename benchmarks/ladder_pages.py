@@ -32,7 +32,9 @@ def main(names: list[str]) -> None:
     PAGES.mkdir(parents=True, exist_ok=True)
     evidence = Evidence(Settings.from_environment())
     for family in map(load_family, names) if names else load_families():
-        (PAGES / f"{family.name}.md").write_text(page(family, evidence, measured(family.name)), "utf-8")
+        made = page(family, evidence, measured(family.name))
+        (PAGES / f"{family.name}.md").write_text(made.text, "utf-8")
+        (PAGES / f"{family.name}.svg").write_text(made.picture, "utf-8")
         print(f"docs/ladder/{family.name}.md")
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tilewright.ladder.claims import Evidence
 from tilewright.ladder.family import Family
 from tilewright.ladder.judging import record_of
+from tilewright.ladder.plot import plot
 from tilewright.ladder.report import LadderBench, RungRecord, TimedRung
 
 SIZE = "small"
@@ -19,7 +21,15 @@ _COUNTED = {
 }
 
 
-def page(family: Family, evidence: Evidence, measured: LadderBench | None = None) -> str:
+@dataclass(frozen=True)
+class Page:
+    """``text`` in Markdown, and the ``picture`` beside it, in SVG."""
+
+    text: str
+    picture: str
+
+
+def page(family: Family, evidence: Evidence, measured: LadderBench | None = None) -> Page:
     """The page of a family.
 
     Args:
@@ -44,6 +54,8 @@ def page(family: Family, evidence: Evidence, measured: LadderBench | None = None
         f"Counted in the emulator at {sizes}, {dtype}:",
         "",
         *_table(rows),
+        "",
+        f"![What each rung costs, as a share of the first one]({family.name}.svg)",
     ]
     if measured is not None:
         lines += ["", *_times(measured)]
@@ -53,7 +65,7 @@ def page(family: Family, evidence: Evidence, measured: LadderBench | None = None
             lines += ["", f"Not run here: {row.message}."]
         if row.claims:
             lines += ["", *(f"- {claim.claim}: {_figure(claim.found)}" for claim in row.claims)]
-    return "\n".join(lines) + "\n"
+    return Page("\n".join(lines) + "\n", plot(family.title, rows, measured))
 
 
 def _toolchain(family: Family, evidence: Evidence, dtype: str) -> str:
