@@ -52,6 +52,7 @@ class Facts:
         flops, dram_bytes: of the launch. operations: FLOPs by kind. output_bytes: of the unique bytes, written.
         inputs: name of each array the kernel reads → bytes of an element.
         tiled, budget: of a K-loop that was understood (or read off the machine code), for `plan.decide`.
+        can_rewrite: it was understood in its source, so that `tilewright pipeline` makes the change.
         decision: the plan's from compiled builds; where there are none, it is asked without.
         capped: the compiler's answer where registers stand in the way of a block.
     """
@@ -77,6 +78,7 @@ class Facts:
     inputs: Mapping[str, int] = field(default_factory=dict)
     tiled: PlanFacts | None = None
     budget: Budget | None = None
+    can_rewrite: bool = False
     decision: Decision | None = None
     capped: Capped | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)

@@ -27,7 +27,7 @@ class Strategy:
     Attributes:
         key: ``pipeline``, ``cap_registers``, ``widen``, …
         speedup: expected, as a factor; ``low`` and ``high`` its range.
-        effort: ``small`` (a line, a constant) or ``large`` (the kernel is restructured).
+        effort: ``small`` (a line, a constant, a command) or ``large`` (the kernel is restructured by hand).
         conflicts: other strategies that this one gets in the way of, or takes the gain of, and why.
         remedy: its place in the order of remedies, from 1 (coalescing) on; 0 outside of it.
     """

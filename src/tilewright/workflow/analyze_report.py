@@ -147,6 +147,7 @@ def _facts(
         inputs=inputs,
         tiled=plan[0],
         budget=plan[1],
+        can_rewrite=tiled.kernel is not None,
         metrics=metrics,
     )
     blocks_per_sm = max(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from tilewright.analyze.demand import WARP
 from tilewright.analyze.facts import Facts, evidence, floor_evidence
@@ -43,8 +44,14 @@ def pipeline(facts: Facts, tiled: TiledGains | None) -> Judged:
     )
     if widens:
         shown += (evidence("of the gain, beside wider loads", f"{tiled.alone.speedup:.2f}x", tiled.source),)
-    how = f"`tilewright pipeline` builds and verifies it: {tiled.best} is expected to be the best."
-    return recommend(facts, "pipeline", found.speedup, shown, how=how, effort="large", low=found.low, high=found.high)
+    how = f"{tiled.best} is expected to be the best. "
+    how += (
+        "`tilewright pipeline` writes and verifies it."
+        if facts.can_rewrite
+        else "Of the source `tilewright pipeline` makes it."
+    )
+    effort: Literal["small", "large"] = "small" if facts.can_rewrite else "large"
+    return recommend(facts, "pipeline", found.speedup, shown, how=how, effort=effort, low=found.low, high=found.high)
 
 
 def loads_in_flight(facts: Facts) -> Judged:
