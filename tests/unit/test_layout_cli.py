@@ -33,7 +33,8 @@ def test_the_document_says_what_is_printed(command: str, printed: str, capsys: p
     code = main(shlex.split(command))
     out, err = capsys.readouterr()
     assert out + err == printed
-    assert code == (2 if err else 1 if "layout banks" in command else 4 if "none is free" in out else 0)
+    failed = 4 if "none is free" in out else 1 if "x the ideal" in out else 0
+    assert code == (2 if err else failed)
 
 
 @pytest.mark.parametrize(("name", "example"), [(name, example) for name, _, example in (*_OPERATIONS, *OPERATIONS)])
@@ -160,6 +161,15 @@ def test_a_folder_that_is_not_there_is_bad_input(capsys: pytest.CaptureFixture[s
     assert main(["layout", "(2,2)", "--svg", str(tmp_path)]) == 2
     assert list(tmp_path.iterdir()) == []
     capsys.readouterr()
+
+
+def test_banks_of_a_write_do_not_merge(capsys: pytest.CaptureFixture[str]) -> None:
+    passes = {}
+    for more in ((), ("--write",)):
+        command = ["layout", "banks", "(2,16):(1,2)", "--bytes", "4", "--threads", "((2,16),2):((0,2),1)"]
+        assert main([*command, "--width", "8", "--json", *more]) == 0
+        passes[more] = json.loads(capsys.readouterr().out)["passes"]
+    assert passes == {(): 1, ("--write",): 2}
 
 
 def test_the_recorded_agreement_is_the_documents() -> None:
