@@ -38,6 +38,7 @@
     # args = ["x", "partial", { name = "y", role = "inout", fill = "zeros()" },
     #          { name = "k", dtype = "int32", value = 3 }]
     # tensor_maps = [{ name = "x_map", array = "x", dims = ["N", "M"], pitches = ["ld * TW_T_BYTES"], box = [32, 8] }],
+    # align_bytes = 16,   # every array that it is given has to begin at a multiple of it (views may begin anywhere)
     # map_flag = "has_map",   # behind the maps: 0 where they cannot be made (a pitch that is no multiple of 16 bytes)
     # scratch = [ { name = "partial", dtype = "float32", shape = ["64"] } ]
     # passes = [ { kernel = "second", grid = [1], block = [256], args = [{ name = "partial", role = "in" }, "y"] } ]
@@ -174,6 +175,7 @@ class Rung:
         min_arch: the least architecture, or None. generated_from: the rung that `tilewright pipeline` makes it of.
         defines, flags: for the compiler.
         limits: by size. best_for: by size, where the rung is chosen when none is named.
+        align_bytes: what the addresses of its arrays have to be multiples of.
         sized: further defines, expressions in the sizes and ``item_bytes``: how a card should have it at sizes.
         sized_limits: the most that it then takes of a size.
         claims: what it has to show. line: in ``ladder.toml``.
@@ -191,6 +193,7 @@ class Rung:
     flags: tuple[str, ...] = ()
     limits: Mapping[str, Limit] = field(default_factory=dict)
     best_for: Mapping[str, Limit] = field(default_factory=dict)
+    align_bytes: int = 1
     sized: Mapping[str, str] = field(default_factory=dict)
     sized_limits: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
@@ -265,17 +268,19 @@ class Family:
         known = ", ".join(r.name for r in self.rungs)
         raise TilewrightError("ladder/no_rung", f"{self.name} has no rung '{name}'.", {}, f"It has: {known}.")
 
-    def best(self, sizes: Mapping[str, int], dtype: str, runs_on: Callable[[str], bool]) -> Rung:
+    def best(self, sizes: Mapping[str, int], dtype: str, runs_on: Callable[[str], bool], address: int = 0) -> Rung:
         """The rung for who names none: the last one that takes the sizes, is meant for them, and runs there.
 
         Args:
             runs_on: whether the card runs code of an architecture, such as a rung's ``min_arch``.
+            address: the arrays' addresses, or-ed: its lowest bit says what all of them are multiples of.
 
         Raises:
             TilewrightError: ``ladder/no_rung``.
         """
         for rung in reversed([rung.at(sizes, dtype) for rung in self.rungs]):
             fits = all(limit.allows(sizes[name]) for name, limit in (*rung.limits.items(), *rung.best_for.items()))
+            fits = fits and address % rung.align_bytes == 0
             if fits and dtype in rung.dtypes and (rung.min_arch is None or runs_on(rung.min_arch)):
                 return rung
         facts = {"sizes": dict(sizes), "dtype": dtype}

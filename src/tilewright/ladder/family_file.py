@@ -20,7 +20,7 @@ LAUNCH_KEYS = ("kernel", "grid", "block", "shared_bytes", "args", "tensor_maps",
 RUNG_KEYS = (
     *LAUNCH_KEYS,
     *("file", "technique", "changes", "defines", "flags", "dtypes", "min_arch", "generated_from", "limits", "best_for"),
-    *("sized", "sized_limits"),
+    *("sized", "sized_limits", "align_bytes"),
     *("scratch", "passes", "shows"),
 )
 CLAIM_KEYS = ("counter", "sass", "resource", "against", "size", "dtype", *RELATIONS)
@@ -176,6 +176,7 @@ def _rung(part: _Part, args: tuple[ArgTable, ...], dtypes: tuple[str, ...], size
         part.texts("flags"),
         _limits(part, "limits", sizes["default"]),
         _limits(part, "best_for", sizes["default"]),
+        part.get("align_bytes", int, 1),
         _expressions(part, "sized", part.get("sized", dict, {})),
         _expressions(part, "sized_limits", sizes["default"]),
         tuple(_claim(p, taken, sizes) for p in part.parts("shows")),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 KEPT_PLANS = 256
+_MOST_ALIGNED = 256  # no rung asks for more
 _MAP_ALIGNMENT = 16  # CUDA Driver API, cuTensorMapEncodeTiled: globalAddress
 
 
@@ -108,7 +109,8 @@ class Ladder:
         dtype = element_type(family, views)
         first = next(iter(views.values()))
         shapes = tuple((n, v.shape, v.strides, v.dtype, v.device) for n, v in views.items())
-        key = (family.name, rung, dtype, shapes, tuple(sizes.items()), tuple(scalars.items()))
+        address = low_bits(views)
+        key = (family.name, rung, dtype, shapes, address, tuple(sizes.items()), tuple(scalars.items()))
         Device(first.device).set_current()
         plan = self._plans.get(key)
         if plan is None:
@@ -149,8 +151,9 @@ class Ladder:
         rung = (
             family.rung(name).at(whole.sizes, dtype)
             if name
-            else family.best(whole.sizes, dtype, lambda arch: _runs(arch, info))
+            else family.best(whole.sizes, dtype, lambda arch: _runs(arch, info), low_bits(views))
         )
+        check_alignment(rung, views)
         if not any(array.storage_elements for array in whole.arrays if array.role != "in"):
             return Plan(rung, (), {})  # nothing to compute
         compiled, kernels = self._load(family, rung, dtype, info)
@@ -208,6 +211,22 @@ class _Scratch:
         from cuda.bindings import driver
 
         driver.cuMemFreeAsync(self.pointer, self._stream)
+
+
+def low_bits(views: Mapping[str, DeviceView]) -> int:
+    """The last bits of the arrays' addresses, or-ed: zero where all begin at multiples of `_MOST_ALIGNED`."""
+    out = 0
+    for view in views.values():
+        out |= view.pointer % _MOST_ALIGNED
+    return out
+
+
+def check_alignment(rung: Rung, views: Mapping[str, DeviceView]) -> None:
+    """Raises TilewrightError: ``ladder/alignment`` where an array begins at an address that the rung cannot take."""
+    for name, view in views.items():
+        if view.pointer % rung.align_bytes:
+            message = f"'{name}' must begin at a multiple of {rung.align_bytes} bytes for {rung.name}."
+            raise TilewrightError("ladder/alignment", message, {}, "Give a copy of it, or name no rung.")
 
 
 def element_type(family: Family, views: Mapping[str, DeviceView]) -> str:

@@ -1,0 +1,45 @@
+"""Arrays that begin anywhere: a rung that reads 16 bytes at a time is not taken for them, or says what it needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.errors import TilewrightError
+from tilewright.ladder.family import load_family
+from tilewright.ladder.launching import check_alignment, low_bits
+from tilewright.ladder.views import DeviceView
+
+FAMILY = load_family("sgemm")
+SIZES = FAMILY.sizes["default"]
+
+
+def views(*pointers: int) -> dict[str, DeviceView]:
+    return {
+        name: DeviceView(pointer, (64, 64), (64, 1), "float32", 0, None)
+        for name, pointer in zip("abc", pointers, strict=False)
+    }
+
+
+def best(*pointers: int) -> str:
+    return FAMILY.best(SIZES, "float32", lambda arch: True, low_bits(views(*pointers))).name
+
+
+def test_the_rung_follows_the_addresses() -> None:
+    assert best(512, 1024, 2048) == best(512, 1040, 2064) == "10_cp_async4"
+    for odd in ((516, 1024, 2048), (512, 1032, 2048), (512, 1024, 2052)):
+        assert best(*odd) == "03_thread_tile"
+
+
+def test_a_named_rung_says_what_it_needs() -> None:
+    rung = FAMILY.rung("04_vector")
+    check_alignment(rung, views(512, 1040, 2064))
+    with pytest.raises(TilewrightError, match="'b' must begin at a multiple of 16 bytes for 04_vector"):
+        check_alignment(rung, views(512, 1028, 2048))
+    check_alignment(FAMILY.rung("03_thread_tile"), views(516, 1028, 2052))
+
+
+def test_rungs_with_vector_accesses_ask_for_whole_pieces() -> None:
+    for rung in FAMILY.rungs:
+        reads_pieces = "float4*>" in rung.file.read_text("utf-8")
+        assert rung.align_bytes == (16 if reads_pieces else 1), rung.name
+        assert all((rung.limits[n].multiple_of == 4) == reads_pieces for n in ("ld_a", "ld_b") if n in rung.limits)
