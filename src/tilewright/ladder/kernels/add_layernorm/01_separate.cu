@@ -4,8 +4,12 @@
 #include "round.cuh"
 #include "row.cuh"
 
-constexpr int THREADS = 256;
-constexpr int PACKS = 2;  // of a thread: rows of up to THREADS * PACKS * 16 bytes
+#ifndef THREADS
+#define THREADS 256
+#define PACKS 2  // of a thread
+#endif
+// Elements of a row that is kept in registers; longer ones go element by element, too.
+constexpr int LONGEST = THREADS * PACKS * (16 / TW_T_BYTES);
 
 // Sums are rounded to the element type, and it is what they are rounded to that is normalised.
 __device__ __forceinline__ void add_row(const TW_T* x, const TW_T* residual, TW_T* total, int C) {
@@ -60,7 +64,7 @@ __device__ __forceinline__ void normalise_row(const TW_T* total, const TW_T* wei
     }
 }
 
-// Rows that do not lie in packs, element by element: what is read again comes from the caches.
+// Other rows, element by element: what is read again comes from the caches.
 __device__ __forceinline__ void normalise_row_by_elements(const TW_T* total, const TW_T* weight, const TW_T* bias,
                                                           TW_T* y, int C, float epsilon) {
     __shared__ float sums[THREADS / 32], squares[THREADS / 32];
@@ -80,11 +84,11 @@ __device__ __forceinline__ void normalise_row_by_elements(const TW_T* total, con
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 add(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, TW_T* __restrict__ total, int C, long long ld_x) {
-    if (C > THREADS * PACKS * TW_PACK) __trap();
     x += blockIdx.x * ld_x;
     residual += (long long)blockIdx.x * C;
     total += (long long)blockIdx.x * C;
-    const bool packed = C % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(residual) && is_pack_aligned(total);
+    const bool packed = C <= LONGEST && C % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(residual) &&
+                        is_pack_aligned(total);
     if (packed) add_row(x, residual, total, C);
     else
         for (int column = threadIdx.x; column < C; column += THREADS)
@@ -94,11 +98,10 @@ add(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, TW_T* __restr
 extern "C" __global__ void __launch_bounds__(THREADS)
 layernorm(const TW_T* __restrict__ total, const TW_T* __restrict__ weight, const TW_T* __restrict__ bias,
           TW_T* __restrict__ y, int C, float epsilon) {
-    if (C > THREADS * PACKS * TW_PACK) __trap();
     total += (long long)blockIdx.x * C;
     y += (long long)blockIdx.x * C;
-    const bool packed = C % TW_PACK == 0 && is_pack_aligned(total) && is_pack_aligned(y) && is_pack_aligned(weight) &&
-                        is_pack_aligned(bias);
+    const bool packed = C <= LONGEST && C % TW_PACK == 0 && is_pack_aligned(total) && is_pack_aligned(y) &&
+                        is_pack_aligned(weight) && is_pack_aligned(bias);
     if (packed) normalise_row(total, weight, bias, y, C, epsilon);
     else normalise_row_by_elements(total, weight, bias, y, C, epsilon);
 }
