@@ -2,7 +2,8 @@
 // step. They take TF32, floats of which 10 bits of the fraction are kept: results are about as exact as half precision
 // makes them, in float's range; sums stay float. This is another operation than that of the rungs before it, as it is in
 // PyTorch, where it has to be allowed. A block makes 128 x 128, each of its 8 warps 64 x 32; rows of the tiles in shared
-// memory are padded by 16 bytes, so that the rows of a fragment begin in different banks.
+// memory are padded by 16 bytes, so that the rows of a fragment begin in different banks. What WMMA does not give: NVRTC
+// 13.5 reads fragments of TF32 by generic addresses, four bytes at a time, and rounds each element in several steps.
 #include <mma.h>
 
 constexpr int BM = 128;
