@@ -16,8 +16,12 @@ from tilewright.analyze.text import render_text
 from tilewright.receipt.record import to_json
 from tilewright.settings import Settings
 from tilewright.workflow.analyzing import AnalyzeOptions, analyze
+from tilewright.workflow.opening import open_file
+from tilewright.workflow.reading import sidecar_for
 
 Run = Callable[[Sample], AnalyzeReport]
+# The acceptance's: as users see them. Of the others the variants are not built, which nothing here asks for.
+JUDGED_FROM_BUILDS = {s.source for s in (kernels.WMMA, kernels.BYTES, kernels.REGISTERS, kernels.BIG_TILES)}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +45,10 @@ def run(tmp_path_factory: pytest.TempPathFactory, settings: Settings) -> Run:
         key = hash(repr(sample))
         if key not in made:
             path = sample.write(folder / str(len(made)))
-            made[key] = analyze(path, device="h200", settings=settings).report
+            with pytest.MonkeyPatch.context() as patch:
+                if sample.source not in JUDGED_FROM_BUILDS:
+                    patch.setattr("tilewright.workflow.analyze_report.decision_of", lambda *_: None)
+                made[key] = analyze(path, device="h200", settings=settings).report
         return made[key]
 
     return of
@@ -115,6 +122,13 @@ def test_tiles_that_cost_a_block_are_to_be_shrunk_first(run: Run) -> None:
     assert "pipeline" not in keys(report) or "pipeline" in report.strategies[0].conflicts
 
 
+@pytest.fixture
+def unbuilt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judged before anything is built."""
+    monkeypatch.setattr("tilewright.workflow.analyze_report.decision_of", lambda *_: None)
+
+
+@pytest.mark.usefixtures("unbuilt")
 def test_tiles_and_registers_that_cost_a_block_together_are_mended_together(tmp_path: Path, settings: Settings) -> None:
     path = kernels.BIG_PATCHES.write(tmp_path)
     report = analyze(path, device="A100 80 GB SXM4", settings=settings).report
@@ -178,6 +192,29 @@ def test_a_product_without_tiles_is_to_be_tiled(run: Run) -> None:
     assert (report.memory.reuse or 0) > 100
     assert report.roofline.flops.value == pytest.approx(2 * 1024**3, rel=0.01)
     assert report.roofline.rows[0].intensity == pytest.approx(1024 / 6, rel=0.01)
+
+
+def test_cubins_tell_the_same_story_as_their_sources(tmp_path: Path, settings: Settings) -> None:
+    def of(sample: Sample, grid: int, shared_bytes: int | None = None) -> AnalyzeReport:
+        path = sample.write(tmp_path)
+        spec = sidecar_for(path, None, None)
+        opened = open_file(path.read_bytes(), path, None, spec, "sm_90a", settings, True)
+        path.with_suffix(".cubin").write_bytes(opened.baseline.cubin)
+        given = AnalyzeOptions(grid=(grid, grid, 1), shared_bytes=shared_bytes)
+        return analyze(path.with_suffix(".cubin"), device="h200", options=given, settings=settings).report
+
+    plain = of(kernels.WMMA, 32)
+    assert plain.input == "cubin"
+    assert plain.baseline.launch.block == (256, 1, 1)  # its launch bounds
+    assert plain.baseline.smem_bytes == 18944
+    assert keys(plain)[0] == "pipeline"
+    assert any("--shared-bytes" in text for text in plain.assumptions)
+    ring = of(kernels.WMMA_CP_ASYNC, 32, 56832)
+    assert "pipeline" not in keys(ring)
+    assert ring.baseline.smem_bytes == 56832
+    assert not any("--shared-bytes" in text for text in ring.assumptions)
+    assert keys(of(kernels.REGISTERS, 32))[0] == "cap_registers"
+    assert "cap_registers" not in keys(of(kernels.REGISTERS, 4))
 
 
 # -- other kernels ----------------------------------------------------------------------------------
@@ -272,6 +309,7 @@ def test_a_time_puts_the_kernel_under_the_roof(tmp_path: Path, run: Run, setting
     assert not any("no measurement can show that" in text for text in slow.warnings)
 
 
+@pytest.mark.usefixtures("unbuilt")
 def test_a_draft_is_scaled_until_the_launch_fills_the_card(tmp_path: Path, settings: Settings) -> None:
     path = tmp_path / "kernel.cu"
     path.write_text(kernels.WMMA.source, "utf-8")

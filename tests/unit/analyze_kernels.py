@@ -8,7 +8,7 @@ from analyze_sample import Sample
 
 
 def _gemm(
-    source: str, bm: int, bn: int, threads: int, dtype: str, out: str = "float32", n: int = 4096, shared: str = "0"
+    source: str, bm: int, bn: int, threads: int, dtype: str, out: str = "float32", n: int = 3072, shared: str = "0"
 ) -> Sample:
     return Sample(
         source,
@@ -127,7 +127,7 @@ BIG_TILES = WMMA.changed(
         "    half (*Bs)[BN + 8] = reinterpret_cast<half (*)[BN + 8]>(pool + BM * (BK + 8));\n",
     ),
 )
-BIG_TILES = replace(BIG_TILES, shared_bytes=str(2 * (128 * 264 + 256 * 136)))
+BIG_TILES = replace(BIG_TILES, shared_bytes=str(2 * (128 * 264 + 256 * 136))).at(K=4096)
 # ptxas keeps ten steps' fragments of this one in registers: 165 of them, and 84 KB, each leave one block on an A100.
 BIG_PATCHES = BIG_TILES.changed(("const int BK = 256;", "const int BK = 160;")).at(K=3840)
 BIG_PATCHES = replace(BIG_PATCHES, shared_bytes=str(2 * (128 * 168 + 160 * 136)))
@@ -175,6 +175,7 @@ f(const signed char* __restrict__ a, const signed char* __restrict__ b, int* __r
     128,
     "int8",
     "int32",
+    2048,
 )
 # The same with 16-byte copies in the K-loop; only a table is read byte by byte, in front of it.
 BYTES_IN_THE_PROLOGUE = BYTES.changed(
@@ -364,7 +365,7 @@ f(const float* __restrict__ x, float* __restrict__ y, int N)
     #pragma unroll
     for (int k = 0; k < 64; ++k) v[k] = x[i + k];
     #pragma unroll 1
-    for (int t = 0; t < 64; ++t) {
+    for (int t = 0; t < 16; ++t) {
         const float s = x[i + t];
         #pragma unroll
         for (int k = 0; k < 64; ++k) v[k] = v[k] * s + v[(k + 7) % 64];

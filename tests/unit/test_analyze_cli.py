@@ -19,14 +19,13 @@ from tilewright.workflow.reading import read_file, sidecar_for
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with cubin and PTX of three kernels, for sm_90a."""
+    """A folder with cubin and PTX of a kernel, for sm_90a."""
     folder = tmp_path_factory.mktemp("built")
     settings = Settings(cache_dir=folder / "cache")
-    for name in ("WMMA", "WMMA_CP_ASYNC", "REGISTERS"):
-        path = getattr(kernels, name).write(folder, name.lower())
-        opened = open_file(read_file(path), path, None, sidecar_for(path, None, None), "sm_90a", settings, True)
-        path.with_suffix(".cubin").write_bytes(opened.baseline.cubin)
-        path.with_suffix(".ptx").write_text(opened.baseline.ptx, "utf-8")
+    path = kernels.WMMA.write(folder, "wmma")
+    opened = open_file(read_file(path), path, None, sidecar_for(path, None, None), "sm_90a", settings, True)
+    path.with_suffix(".cubin").write_bytes(opened.baseline.cubin)
+    path.with_suffix(".ptx").write_text(opened.baseline.ptx, "utf-8")
     return folder
 
 
@@ -44,24 +43,6 @@ def one_cache(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:  # type: ignore[type-arg]
     assert main(["analyze", *arguments, "--json"]) == 0
     return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
-
-
-def test_cubins_tell_the_same_story_as_their_sources(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    common = ("--device", "h200", "--grid", "32,32")
-    plain = report(capsys, str(built / "wmma.cubin"), *common)
-    assert plain["input"] == "cubin"
-    assert plain["baseline"]["launch"]["block"] == [256, 1, 1]  # its launch bounds
-    assert plain["baseline"]["smem_bytes"] == 18944
-    assert plain["strategies"][0]["key"] == "pipeline"
-    assert any("--shared-bytes" in text for text in plain["assumptions"])
-    ring = report(capsys, str(built / "wmma_cp_async.cubin"), *common, "--shared-bytes", "56832")
-    assert "pipeline" not in [s["key"] for s in ring["strategies"]]
-    assert ring["baseline"]["smem_bytes"] == 56832
-    assert not any("--shared-bytes" in text for text in ring["assumptions"])
-    capped = report(capsys, str(built / "registers.cubin"), *common)
-    assert capped["strategies"][0]["key"] == "cap_registers"
-    few = report(capsys, str(built / "registers.cubin"), "--device", "h200", "--grid", "4,4")
-    assert "cap_registers" not in [s["key"] for s in few["strategies"]]
 
 
 def test_what_is_given_makes_the_roofline(built: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,6 +36,7 @@ from tilewright.workflow.analyze_counts import (
     flops_of,
     unique_bytes,
 )
+from tilewright.workflow.analyze_predicted import decision_of
 from tilewright.workflow.analyze_sized import Sized, counted_work, sized_launch
 from tilewright.workflow.analyze_subject import Asked, Say, Subject, open_subject
 from tilewright.workflow.analyze_tiled import Tiled, capped_build, tiled_of
@@ -74,6 +75,7 @@ def make_report(
         facts,
         fit=fit,
         capped=capped_build(subject, fit, facts.threads, say),
+        decision=decision_of(subject, tiled, proof, sized, say),
     )
     report = _report(subject, facts, sized, work, given, tiled, reason, residence)
     return replace(report, notes=(*report.notes, *differences))

@@ -217,7 +217,7 @@ def _of_source(asked: Asked, raw: bytes, say: Say) -> Subject:
             notes = (f"No sidecar, and none could be drafted: {draft.problem}.",)
     opened = open_file(raw, asked.path, asked.kernel, spec, target.arch, asked.settings, asked.use_cache)
     built = opened.baseline
-    function = _function(built.cubin, built.kernel, asked)
+    function = _listed(opened.compiler.function(built), built.kernel, asked)
     constants = opened.kernel.constants.names()
     bound = _bound(opened, constants)
     return Subject(
@@ -245,6 +245,7 @@ def _of_source(asked: Asked, raw: bytes, say: Say) -> Subject:
 
 def _of_triton_source(asked: Asked, say: Say) -> Subject:
     from tilewright.sass.elf import launch_facts_of
+    from tilewright.sass.listing import disassemble
     from tilewright.triton.build import build_triton
 
     spec = sidecar_for(asked.path, asked.spec, asked.kernel)
@@ -259,7 +260,7 @@ def _of_triton_source(asked: Asked, say: Say) -> Subject:
     say("compiling")
     made = build_triton(asked.path, spec, target.arch, asked.settings, use_cache=asked.use_cache)
     program = made.program
-    function = _function(program.cubin, program.kernel, asked)
+    function = _listed(disassemble(program.cubin, asked.settings).function(program.kernel), program.kernel, asked)
     return Subject(
         kind="triton",
         kernel=record.Kernel(str(asked.path), spec.kernel, made.line),
@@ -279,10 +280,7 @@ def _of_triton_source(asked: Asked, say: Say) -> Subject:
     )
 
 
-def _function(cubin: bytes, name: str, asked: Asked) -> Function:
-    from tilewright.sass.listing import disassemble
-
-    function = disassemble(cubin, asked.settings).function(name)
+def _listed(function: Function | None, name: str, asked: Asked) -> Function:
     if function is None:
         raise TilewrightError(
             "sass/unknown_kernel", f"The disassembly does not hold {name}.", {"file": str(asked.path)}

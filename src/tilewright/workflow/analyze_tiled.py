@@ -84,7 +84,6 @@ def capped_build(subject: Subject, fit: Occupancy, threads: int, say: Say) -> Ca
     if subject.opened is None or not fit.blocks_per_sm or tight not in ({"registers"}, {"registers", "shared"}):
         return None
     from tilewright.build.artifact import CompileFailure
-    from tilewright.sass.listing import disassemble
     from tilewright.tiled.kernel import Refusal
     from tilewright.workflow.bench import Bench
 
@@ -106,5 +105,5 @@ def capped_build(subject: Subject, fit: Occupancy, threads: int, say: Say) -> Ca
         return Capped(
             used.registers, 0, None, f"asked for {wanted} blocks, the compiler kept {used.registers} registers"
         )
-    function = disassemble(built.cubin, opened.compiler.settings).function(built.kernel)
+    function = opened.compiler.function(built)
     return Capped(used.registers, spilled, hot_loop(function) if function is not None else None)

@@ -46,7 +46,7 @@ class Compiler:
     settings: Settings
     use_cache: bool
     include: tuple[Path, ...] = ()
-    _functions: dict[str, Function | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _functions: dict[str, Function | None] = field(default_factory=dict, repr=False, compare=False)  # copies share it
 
     def function(self, artifact: Artifact) -> Function | None:
         """A build's machine code, taken apart once; None where the disassembly does not hold the kernel."""

@@ -102,7 +102,7 @@ def _full(
         grown_bytes=lambda count: grown_bytes(kernel, count),
     )
     bench = Bench(opened, arch, proof, kernel.tile.threads, base.constants)
-    variants = _variants(bench, kernel, plan, stages, wanted, progress)
+    variants = build_variants(bench, kernel, plan, stages, wanted, progress)
     made = {record.variant_label(v.name, v.stages) for v in variants if v.refusal is None}
     num_tiles, blocks = _launch_facts(kernel, spec, base)
     facts = plan_facts(kernel, opened, proof, num_tiles, blocks, variants)
@@ -139,7 +139,7 @@ def _full(
     )
 
 
-def _variants(
+def build_variants(
     bench: Bench,
     kernel: TiledKernel,
     plan: Budget,
