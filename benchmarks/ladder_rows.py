@@ -1,0 +1,151 @@
+"""Times other defines of the ladder's top rungs than their ``sized`` tables give: run it where a card is new.
+
+    python benchmarks/ladder_rows.py softmax rmsnorm --dtype bfloat16 --seconds 1
+    python benchmarks/ladder_rows.py --compile-only          # no card needed: registers, spills, bytes under way an SM
+
+For each family, element type and large set of sizes, all candidates that fit take turns in one run, from a cold L2,
+once they are right at the family's small sets. The one that ``sized`` gives is marked with ``*``. Rates are the family's
+bytes over the median time; they count only against one another.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from statistics import median
+
+from tilewright.errors import TilewrightError
+from tilewright.ladder.compiling import CompiledRung, compile_rung
+from tilewright.ladder.family import Family, Limit, Rung, load_family
+from tilewright.ladder.running import operation, operation_launch
+from tilewright.ladder.specs import figure, rung_spec
+from tilewright.launch.dtypes import DTYPES
+from tilewright.launch.inputs import make_inputs, poisoned_outputs
+from tilewright.settings import Settings
+
+FAMILIES = (
+    "softmax",
+    "rmsnorm",
+    "layernorm",
+    "add_rmsnorm",
+    "add_layernorm",
+    "rope_half",
+    "rope_interleaved",
+    "merge_attention",
+)
+PACK_BYTES = 16
+MOST_PACKS = 8
+Defines = Mapping[str, str | int | float]
+
+
+def candidates(rung: Rung, sizes: Mapping[str, int], item_bytes: int) -> Iterator[dict[str, int]]:
+    """Defines to try."""
+    text = rung.file.read_text("utf-8")
+    if "#define HEADS" in text:
+        yield from ({"HEADS": heads} for heads in (1, 2, 4, 8))
+    elif "#define BATCH" in text:
+        yield from ({"BATCH": batch} for batch in (1, 2, 4, 8))
+    elif "#define CLUSTER" in text:
+        for blocks in (2, 4, 8):
+            for workers in (256, 512, 1024):
+                packs = -(-sizes["C"] * item_bytes // (PACK_BYTES * workers * blocks))
+                if packs <= MOST_PACKS:
+                    yield {"CLUSTER": blocks, "WORKERS": workers, "PACKS": packs}
+    elif "#define ROWS" in text:
+        for workers in (32, 64, 128, 256, 512, 1024):
+            packs = -(-sizes["C"] * item_bytes // (PACK_BYTES * workers))
+            if packs <= MOST_PACKS:
+                yield {"WORKERS": workers, "ROWS": 4 if workers == 32 else 1, "PACKS": packs}
+
+
+def tried(rung: Rung, sizes: Mapping[str, int], dtype: str) -> dict[str, Rung]:
+    """By a name that says the defines."""
+    own = rung.at(sizes, dtype)
+    found = {}
+    for defines in candidates(rung, sizes, DTYPES[dtype].item_bytes):
+        name = f"{rung.name} " + " ".join(f"{key}={value}" for key, value in defines.items())
+        limits = {"C": Limit(at_most=sizes["C"])} if "C" in sizes else rung.limits
+        found[name + " *" * (dict(own.defines) == defines)] = replace(rung, defines=defines, limits=limits)
+    return found
+
+
+def described(name: str, compiled: CompiledRung, defines: Defines) -> str:
+    """Registers, spills, and what the blocks of an SM of 64 Ki registers and 2,048 threads have under way at once."""
+    threads = int(defines.get("WORKERS", 128)) * int(defines.get("ROWS", 1))
+    registers = -(-compiled.registers // 8) * 8
+    resident = min(65536 // (registers * threads), 2048 // threads) * threads
+    kept = int(defines.get("PACKS", defines.get("HEADS", defines.get("BATCH", 1))))
+    kib = resident * kept * PACK_BYTES / 1024
+    return f"  {name}: {compiled.registers} registers, {compiled.spill_bytes} bytes spilled, {kib:.0f} KiB an SM"
+
+
+def compile_all(family: Family, dtype: str, size: str) -> None:
+    """Build every candidate for sm_90a, and say what came of it."""
+    print(f"{family.name} {dtype} {size}")
+    for rung in family.rungs:
+        for name, one in tried(rung, family.sizes[size], dtype).items():
+            compiled = compile_rung(rung_spec(family, one, dtype), Settings.from_environment(), "sm_90a")
+            print(described(name, compiled, one.defines))
+
+
+def time_all(family: Family, dtype: str, size: str, seconds: float) -> None:
+    """Every candidate that is right, interleaved."""
+    from tilewright.gpu.device import find_gpu
+    from tilewright.gpu.executor import GpuExecutor
+    from tilewright.ladder.launching import arch_of
+    from tilewright.ladder.timing import RungStopwatch, run_on_gpu
+    from tilewright.measure.measure import Plan, sample
+
+    info = find_gpu()
+    if info is None:
+        raise SystemExit("there is no GPU: --compile-only needs none")
+    executor = GpuExecutor(info)
+    sizes, ready = family.sizes[size], {}
+    for rung in family.rungs:
+        for name, one in tried(rung, sizes, dtype).items():
+            compiled = compile_rung(rung_spec(family, one, dtype), Settings.from_environment(), arch_of(rung, info))
+            runs = [
+                run_on_gpu(compiled, operation(family, dtype, family.sizes[small]), executor)
+                for small in family.emulated_sets(one)
+            ]
+            wrong = [run.message for run in runs if not run.passed]
+            if wrong:
+                print(f"  {name}: wrong: {wrong[0]}")
+            else:
+                ready[name] = compiled
+    if not ready:
+        return
+    launch = operation_launch(family, dtype, sizes)
+    arrays = {**make_inputs(launch, 0), **poisoned_outputs(launch, 0)}
+    with RungStopwatch(executor, ready, launch, arrays) as stopwatch:
+        samples = sample(stopwatch, list(ready), Plan(min_rounds=10, budget_s=seconds * len(ready)))
+    total_bytes = figure(family.bytes, family, sizes, dtype)
+    print(f"{family.name} {dtype} {size} {dict(sizes)}")
+    for name, times in sorted(samples.items(), key=lambda item: median(item[1])):
+        print(f"  {total_bytes / median(times) / 1e3:7.0f} GB/s  {median(times):8.1f} us  {name}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("families", nargs="*", default=list(FAMILIES))
+    parser.add_argument("--dtype", default="all")
+    parser.add_argument("--size", default="", help="one large set; default: all of them")
+    parser.add_argument("--seconds", type=float, default=0.3, help="for each candidate")
+    parser.add_argument("--compile-only", action="store_true")
+    args = parser.parse_args()
+    for family in map(load_family, args.families):
+        small = family.emulated_sets()
+        for dtype in family.dtypes if args.dtype == "all" else (args.dtype,):
+            for size in [args.size] if args.size else [name for name in family.sizes if name not in small]:
+                try:
+                    if args.compile_only:
+                        compile_all(family, dtype, size)
+                    else:
+                        time_all(family, dtype, size, args.seconds)
+                except TilewrightError as error:
+                    print(f"{family.name} {dtype} {size}: {error.message}")
+
+
+if __name__ == "__main__":
+    main()
