@@ -29,10 +29,11 @@ from tilewright.workflow.threads import with_threads
 from tilewright.workflow.understanding import understand
 from tilewright.workflow.variants import rewriters
 
-ARCH = "sm_90a"
+ARCH = "sm_90a"  # that of the card which the ladder is timed on; for another the tool may want a pragma or a fence more
 ALL = os.environ.get("TILEWRIGHT_LADDER_ALL") == "1"
 VARIANT = re.compile(r"(ldg|cp_async)(\d*)$")
 STAGES = (2, 3, 4)
+HOW = "tilewright ladder show FAMILY --rung ORIGIN --out DIR, then tilewright pipeline DIR/ORIGIN.cu"
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def test_generated_rungs_are_what_the_rewriters_write(origin: Origin, tmp_path: 
     made, constants = rewritten(origin, origin.text, tmp_path)
     for rung in origin.made:
         written = made[variant_of(rung)]
-        assert rung.file.read_text("utf-8") == written.text, f"{rung.name} is not what the tool makes"
+        assert rung.file.read_text("utf-8") == written.text, f"{rung.name} is not what the tool makes: {HOW}"
         # What the caller has to change about the launch is what the table says.
         assert parse(str(rung.launches[0].shared_bytes)).evaluate(constants) == (written.launch.shared_bytes or 0)
 
@@ -122,7 +123,7 @@ def test_generated_rungs_are_what_the_whole_job_yields(origin: Origin, tmp_path:
     for rung in rungs:
         variant = made[variant_of(rung)]
         assert variant.refusal is None, variant.refusal
-        assert rung.file.read_text("utf-8") == variant.source, f"{rung.name} is not what the tool makes"
+        assert rung.file.read_text("utf-8") == variant.source, f"{rung.name} is not what the tool makes: {HOW}"
 
 
 def test_a_changed_origin_is_told(tmp_path: Path) -> None:
