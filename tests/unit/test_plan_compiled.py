@@ -39,9 +39,9 @@ def test_a_launch_is_its_rounds_and_what_stands_round_the_loops() -> None:
     one = kernel()
     loop = cycles_per_trip(one.schedule, 4, 1, MODEL.rates) / one.schedule.math_per_trip
     alone = 20_000 * loop + MODEL.block_cycles + MODEL.edge_cycles * 100
-    assert launch_cycles(one, SM_90, MODEL) == pytest.approx(alone + MODEL.launch_cycles)
-    many = launch_cycles(replace(one, blocks=132 * 8 * 5), SM_90, MODEL)
-    more = launch_cycles(replace(one, blocks=132 * 8 * 10), SM_90, MODEL)
+    assert launch_cycles(BASELINE, one, SM_90, MODEL) == pytest.approx(alone + MODEL.launch_cycles)
+    many = launch_cycles(BASELINE, replace(one, blocks=132 * 8 * 5), SM_90, MODEL)
+    more = launch_cycles(BASELINE, replace(one, blocks=132 * 8 * 10), SM_90, MODEL)
     assert many is not None
     assert more is not None
     assert more - MODEL.launch_cycles == pytest.approx(2 * (many - MODEL.launch_cycles))
@@ -49,7 +49,7 @@ def test_a_launch_is_its_rounds_and_what_stands_round_the_loops() -> None:
 
 def test_a_last_round_of_few_blocks_costs_less_than_a_whole_one() -> None:
     def at(blocks: int) -> float:
-        found = launch_cycles(kernel(loads=3, blocks=blocks), SM_90, MODEL)
+        found = launch_cycles(BASELINE, kernel(loads=3, blocks=blocks), SM_90, MODEL)
         assert found is not None
         return found
 
@@ -59,7 +59,7 @@ def test_a_last_round_of_few_blocks_costs_less_than_a_whole_one() -> None:
 
 
 def test_what_does_not_fit_is_not_predicted() -> None:
-    assert launch_cycles(replace(kernel(), smem_bytes=300_000), SM_90, MODEL) is None
+    assert launch_cycles(BASELINE, replace(kernel(), smem_bytes=300_000), SM_90, MODEL) is None
     assert speedups({BASELINE: replace(kernel(), smem_bytes=300_000), "ldg": kernel()}, SM_90, MODEL) == {}
     assert speedups({"ldg": kernel()}, SM_90, MODEL) == {}
     assert speedups({BASELINE: kernel(), "ldg": replace(kernel(), smem_bytes=300_000)}, SM_90, MODEL) == {}
