@@ -183,6 +183,12 @@ def test_the_key_holds_all_that_decides_and_no_folder() -> None:
     assert dataclasses.replace(base, headers=HEADERS[::-1]).key == base.key
 
 
+def test_the_text_says_which_compiler_wrote_it() -> None:
+    text = "//\n// Cuda compilation tools, release 13.0, V13.0.88\n// Based on NVVM 20.0.0\n"
+    assert room.made_by(text, "nvrtc 13.5") == "nvrtc 13.0"
+    assert room.made_by(".version 9.0\n", "nvrtc 13.5") == "nvrtc 13.5"
+
+
 def stored(settings: Settings, toolchain_name: str) -> Artifact:
     """An entry as another machine may have made it."""
     artifact = Artifact(request().key, "sm_86", "k", b"cubin", "ptx", Resources(1, 2, 3, 4), "", toolchain_name)

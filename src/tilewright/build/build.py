@@ -25,6 +25,7 @@ CUDA_ROOT = "/cuda/"
 COMPILE_TIME = re.compile(r"^ptxas info\s*: Compile time = .*\n?", re.MULTILINE)
 ARCH = re.compile(r"sm_\d+[af]?")
 NAME_MAP = "__nv_name_map"
+RELEASE = re.compile(r"^// Cuda compilation tools, release (\d+\.\d+)", re.MULTILINE)
 
 
 def build(request: BuildRequest, settings: Settings, *, use_cache: bool = True) -> Artifact | CompileFailure:
@@ -118,7 +119,13 @@ def _outcome(request: BuildRequest, compiled: Compiled, key: str, here: str) -> 
     if figures is None:
         return CompileFailure(f"{request.kernel} is not a __global__ function.", None, request.name, log)
     ptx = _without_folders(compiled.ptx, CUDA_ROOT)
-    return Artifact(key, request.arch, compiled.lowered, _masked(compiled.cubin), ptx, figures, log, here)
+    return Artifact(key, request.arch, compiled.lowered, _masked(compiled.cubin), ptx, figures, log, made_by(ptx, here))
+
+
+def made_by(ptx: str, installed: str) -> str:
+    """The compiler that wrote a PTX text, as the text itself says: not every machine loads the one that is installed."""
+    found = RELEASE.search(ptx)
+    return f"nvrtc {found[1]}" if found is not None else installed
 
 
 def _without_folders(text: str, root: str) -> str:
