@@ -123,7 +123,7 @@ def _outcome(request: BuildRequest, compiled: Compiled, key: str, here: str) -> 
 
 
 def made_by(ptx: str, installed: str) -> str:
-    """The compiler that wrote a PTX text, as the text itself says: not every machine loads the one that is installed."""
+    """The compiler that wrote a PTX text, as the text says: not every machine loads the one that is installed."""
     found = RELEASE.search(ptx)
     return f"nvrtc {found[1]}" if found is not None else installed
 
