@@ -24,6 +24,7 @@ from tilewright.analyze.verdict import verdict
 from tilewright.analyze.warnings import warnings_for
 from tilewright.arch.arch import Arch, canonical_arch, load_arch
 from tilewright.arch.devices import Device
+from tilewright.arch.occupancy import occupancy
 from tilewright.arch.roofline import Level
 from tilewright.arch.told import corrected
 from tilewright.errors import TilewrightError
@@ -152,9 +153,7 @@ def _facts(
         can_rewrite=tiled.kernel is not None,
         metrics=metrics,
     )
-    blocks_per_sm = max(
-        1, residency(arch, device, threads, subject.registers, smem_bytes, launch.blocks)[1].blocks_per_sm
-    )
+    blocks_per_sm = max(1, occupancy(arch, threads, subject.registers, smem_bytes).blocks_per_sm)
     reuse = facts.sector_reuse
     # What a block asks for twice may come from L1: between all of it and none, where no tile is staged.
     share = 1 - reuse**-0.5 if reuse is not None and reuse > 1 and not facts.stages_tiles else 0.0

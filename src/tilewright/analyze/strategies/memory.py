@@ -51,15 +51,16 @@ def coalesce(facts: Facts) -> Judged:
     dram = facts.setting.dram_bytes
     worst = replace(facts.setting, dram_bytes=None if dram is None else dram / share)
     high = max(low, floors(facts.demand, worst).total / floors(better, facts.setting).total)
+    speedup = (low * high) ** 0.5
     return recommend(
         facts,
         "coalesce",
-        (low * high) ** 0.5,
+        speedup,
         (*shown, *floor_evidence(facts, "l2", "l1", "dram")),
         how="Let consecutive threads take consecutive elements of a row; turn a transposed access in shared memory.",
         effort="small",
-        low=low,
-        high=high,
+        low=max(1.0, min(low, speedup / facts.spread)),
+        high=max(high, speedup * facts.spread),
     )
 
 
