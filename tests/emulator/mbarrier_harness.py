@@ -13,13 +13,13 @@ from mbarrier_kernels import KERNELS
 from tilewright.build.artifact import Artifact
 from tilewright.emulator.executor import EmulatorExecutor
 from tilewright.emulator.options import EmulatorOptions
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.launch.bind import LaunchChange
 from tilewright.launch.executor import Program
 from tilewright.launch.sidecar import parse_sidecar
 from tilewright.rewrite import bulk, tma
 from tilewright.rewrite.result import RewrittenSource
 from tilewright.settings import Settings
-from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.verification.baseline import BaselineRecord, baseline_runs
 from tilewright.verification.variant import verify
 from tilewright.verification.verdict import Verification

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trap_bench import ANYWHERE, bench
 
-from tilewright.tiled.kernel import Refusal
+from tilewright.kloop.kernel import Refusal
 
 # 3 tiles and 1, ragged where the kernel takes that.
 SIZES = ({"M": 19, "N": 11, "K": 37}, {"M": 16, "N": 20, "K": 16})

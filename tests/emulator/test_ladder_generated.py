@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from tilewright.arch.arch import load_arch
+from tilewright.kloop.kernel import TiledKernel
 from tilewright.ladder.family import Family, Rung, load_families
 from tilewright.ladder.specs import INCLUDE, rung_spec
 from tilewright.launch.expressions import parse
 from tilewright.launch.sidecar import load_sidecar
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.settings import Settings
-from tilewright.tiled.kernel import TiledKernel
 from tilewright.workflow import pipeline
 from tilewright.workflow.opening import open_file
 from tilewright.workflow.threads import with_threads

@@ -12,14 +12,14 @@ import pytest
 from tilewright.build.artifact import Artifact, BuildRequest, CompileFailure
 from tilewright.build.build import build
 from tilewright.errors import TilewrightError
+from tilewright.kloop.analysis import analyse
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.mutate.source_mutants import SourceMutant, source_mutants
 from tilewright.rewrite import cp_async, ldg
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.settings import Settings
 from tilewright.source.device_view import device_view
 from tilewright.source.reader import open_kernel, read_source
-from tilewright.tiled.analysis import analyse
-from tilewright.tiled.kernel import Refusal, TiledKernel
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 THREADS = {"igemm_wmma": 128, "hgemm_mma": 256, "sgemm_float4": 256, "hgemm_wmma": 128}

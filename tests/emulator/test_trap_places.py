@@ -8,7 +8,7 @@ import pytest
 from trap_bench import ANYWHERE, SINGLE, bench
 from trap_kernels import SIDECAR, gemm, line_of
 
-from tilewright.tiled.kernel import Refusal
+from tilewright.kloop.kernel import Refusal
 
 RAGGED = {"M": 19, "N": 11, "K": 37}
 TWICE = "for (int again = 0; again < 2; ++again) {\n    for (int k0 = 0; k0 < K; k0 += T)"

@@ -9,7 +9,7 @@ import pytest
 from trap_bench import bench
 from trap_kernels import LOAD_B, MATH, SIDECAR, gemm
 
-from tilewright.tiled.kernel import Refusal
+from tilewright.kloop.kernel import Refusal
 
 SIZES = {"M": 19, "N": 11, "K": 45}
 WHOLE = {"M": 16, "N": 16, "K": 48}

@@ -6,12 +6,12 @@ import pytest
 from mbarrier_harness import check, opened, rewritten, tiled
 
 from tilewright.build.artifact import Artifact
+from tilewright.kloop.kernel import Refusal
 from tilewright.rewrite import ldg
 from tilewright.rewrite.controls import waited
 from tilewright.rewrite.result import Remedy
 from tilewright.sass.listing import disassemble
 from tilewright.sass.proof import OverlapProof, prove
-from tilewright.tiled.kernel import Refusal
 
 SIZES = {f"{t} tiles": {"M": 20, "N": 24, "K": 16 * t + 4} for t in (0, 1, 4)} | {"odd": {"M": 17, "N": 21, "K": 37}}
 

@@ -13,6 +13,7 @@ import numpy as np
 from tilewright.build.artifact import Artifact
 from tilewright.emulator.executor import EmulatorExecutor
 from tilewright.emulator.options import EmulatorOptions, Schedule
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.launch.bind import LaunchChange, bind
 from tilewright.launch.executor import Program
 from tilewright.launch.inputs import make_inputs
@@ -20,7 +21,6 @@ from tilewright.launch.sidecar import load_sidecar
 from tilewright.rewrite import bulk, cp_async, ldg
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.settings import Settings
-from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.opening import Opened, open_file
 from tilewright.workflow.understanding import understand
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from tilewright.build.artifact import Artifact
 from tilewright.emulator.executor import EmulatorExecutor
 from tilewright.emulator.options import EmulatorOptions
+from tilewright.kloop.analysis import analyse
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.launch.bind import LaunchChange
 from tilewright.launch.executor import Program
 from tilewright.rewrite import cp_async, ldg
 from tilewright.rewrite.result import RewrittenSource
 from tilewright.settings import Settings
-from tilewright.tiled.analysis import analyse
-from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.verification.baseline import BaselineRecord, baseline_runs
 from tilewright.verification.reference import load_reference
 from tilewright.workflow.opening import Opened, open_file

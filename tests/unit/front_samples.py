@@ -7,13 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tilewright.kloop.kernel import Refusal
 from tilewright.normalise.front import front
 from tilewright.normalise.result import Normalised
 from tilewright.normalise.run import normalise
 from tilewright.source.device_view import device_view
 from tilewright.source.headers import own_headers
 from tilewright.source.reader import OpenKernel, open_kernel, read_source
-from tilewright.tiled.kernel import Refusal
 
 FRAME = """#include <cuda_runtime.h>
 #define TILE 16

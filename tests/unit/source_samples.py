@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from tilewright.kloop.analysis import analyse
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.rewrite import cp_async, ldg
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.source.reader import OpenKernel, open_kernel, read_source
-from tilewright.tiled.analysis import analyse
-from tilewright.tiled.kernel import Refusal, TiledKernel
 
 STATIC_LIMIT = 48 * 1024
 BLOCKS = {"scalar": (16, 16, 1), "bytes": (64, 1, 1), "vector": (64, 1, 1)}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tilewright.errors import TilewrightError
+from tilewright.kloop.kernel import Refusal
 from tilewright.launch.expressions import parse
 from tilewright.rewrite.cap_registers import bounded
 from tilewright.source.reader import read_source
-from tilewright.tiled.kernel import Refusal
 
 BODY = "(float *a)\n{\n    a[threadIdx.x] = 1.0f;  // __launch_bounds__(7)\n}\n"
 CONSTANTS = {"THREADS": 256, "BM": 128, "TM": 8}

@@ -6,8 +6,8 @@ import pytest
 from source_samples import REWRITERS, read
 from trap_kernels import BLOCK, LOAD_A, LOAD_B, MATH, gemm
 
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.rewrite.result import Remedy, RewrittenSource
-from tilewright.tiled.kernel import Refusal, TiledKernel
 
 _LOAD = f"As[ty][tx] = {{}};\n        {LOAD_B}"
 _SEEN = f"{MATH}\n        sum += it.v;"

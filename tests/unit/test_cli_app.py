@@ -232,7 +232,7 @@ HELP = [sys.executable, "-c", "import sys; from tilewright.cli.app import main; 
 def test_help_imports_nothing_heavy() -> None:
     """The reason why help is quick; the time itself depends on the machine."""
     probe = HELP[2].replace("sys.exit(main(['pipeline', '--help']))", "main(['pipeline', '--help'])")
-    ours = ("tilewright.source", "tilewright.tiled", "tilewright.build")
+    ours = ("tilewright.source", "tilewright.kloop", "tilewright.build")
     heavy = ("numpy", "cuda", "tree_sitter", "msgspec", "ml_dtypes", *ours)
     check = f"; print('HEAVY', [name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", probe + check], capture_output=True, text=True, check=True)

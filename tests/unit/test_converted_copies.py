@@ -7,9 +7,9 @@ from converting_kernels import KEPT, WIDENED, converting
 from source_samples import REWRITERS, read
 from trap_kernels import BLOCK
 
+from tilewright.kloop.kernel import CopyLoop, Refusal, TiledKernel, Widening
 from tilewright.rewrite import widen
 from tilewright.rewrite.result import Remedy, RewrittenSource
-from tilewright.tiled.kernel import CopyLoop, Refusal, TiledKernel, Widening
 
 
 def loops(text: str) -> tuple[TiledKernel, list[CopyLoop]]:

@@ -7,8 +7,8 @@ from source_samples import REWRITERS, read
 from trap_kernels import BLOCK
 from wide_kernels import MIXED, NARROW, OPEN, WIDENED
 
+from tilewright.kloop.kernel import CopyLoop, Refusal, TiledKernel, Widening
 from tilewright.rewrite.result import Remedy, RewrittenSource
-from tilewright.tiled.kernel import CopyLoop, Refusal, TiledKernel, Widening
 
 
 @pytest.mark.parametrize("name", WIDENED)

@@ -8,11 +8,11 @@ import pytest
 from product_sidecars import product_sidecar
 from trap_kernels import MATH, gemm
 
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.launch.sidecar import parse_sidecar
 from tilewright.rewrite import ldg
 from tilewright.rewrite.result import RewrittenSource
 from tilewright.settings import Settings
-from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.opening import Opened, open_file
 from tilewright.workflow.trip_sets import trip_sets
 from tilewright.workflow.understanding import understand

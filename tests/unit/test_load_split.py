@@ -8,9 +8,9 @@ from split_kernels import MASK, SPLIT, WHOLE
 from trap_kernels import BLOCK, gemm
 from whole_kernels import ALL
 
+from tilewright.kloop.kernel import TiledKernel
+from tilewright.kloop.load_stream import LoadStream
 from tilewright.rewrite.result import Remedy
-from tilewright.tiled.kernel import TiledKernel
-from tilewright.tiled.load_stream import LoadStream
 
 AT_LOADS, AT_LOADS_EARLY = Remedy(at_loads=True), Remedy(at_loads=True, early_loads=True)
 

@@ -6,9 +6,9 @@ import pytest
 from dynamic_kernels import HALF_KEPT, HALF_KEPT_BY_NAME, KEPT, READ, REFUSED, Carve
 from source_samples import opened
 
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.rewrite import cp_async, ldg
 from tilewright.rewrite.result import RewrittenSource
-from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.understanding import understand
 
 BLOCK = (16, 16, 1)

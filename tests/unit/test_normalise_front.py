@@ -11,11 +11,11 @@ import pytest
 from front_samples import ACCEPTED, CALLS, LOAD_ROW, Sample, brought, flat, opened
 from front_traps import REFUSED, SAME, Trap
 
+from tilewright.kloop.analysis import analyse
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.normalise.front import front
 from tilewright.normalise.run import normalise
 from tilewright.source.reader import open_kernel, read_source
-from tilewright.tiled.analysis import analyse
-from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.understanding import understand
 
 

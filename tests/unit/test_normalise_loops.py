@@ -6,9 +6,9 @@ import pytest
 from loop_kernels import READ, REFUSED, Form
 from source_samples import opened
 
+from tilewright.kloop.kernel import Refusal, TiledKernel
+from tilewright.kloop.trips import trip_count
 from tilewright.normalise.run import normalise
-from tilewright.tiled.kernel import Refusal, TiledKernel
-from tilewright.tiled.trips import trip_count
 from tilewright.workflow.understanding import understand
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from source_samples import opened
 
+from tilewright.kloop.ranges import Interval, Ranges
 from tilewright.normalise.loop_sites import Sites
 from tilewright.normalise.run import normalise
 from tilewright.normalise.shared_declarations import hoist, split
 from tilewright.source import ir
-from tilewright.tiled.ranges import Interval, Ranges
 
 _TEXT = """#define N 8
 __global__ void k(float *C, int n)

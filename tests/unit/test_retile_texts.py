@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from source_samples import opened
 
+from tilewright.kloop.analysis import analyse
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.rewrite.retile import Retiling, Side, retiling
 from tilewright.rewrite.retile_reach import shared_with
 from tilewright.rewrite.retile_steps import once_a_tile
-from tilewright.tiled.analysis import analyse
-from tilewright.tiled.kernel import Refusal, TiledKernel
 
 HEAD = "#define BM 64\nconstexpr int BN = 64;\n"
 KERNEL = """

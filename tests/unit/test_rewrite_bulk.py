@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from source_samples import STATIC_LIMIT, understood
 
+from tilewright.kloop.kernel import Refusal, TiledKernel
+from tilewright.kloop.row_map import Box, RowMap
+from tilewright.kloop.row_text import ROW, sequence
 from tilewright.rewrite import bulk, tma
 from tilewright.rewrite.result import RewrittenSource
-from tilewright.tiled.kernel import Refusal, TiledKernel
-from tilewright.tiled.row_map import Box, RowMap
-from tilewright.tiled.row_text import ROW, sequence
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

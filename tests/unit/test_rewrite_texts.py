@@ -12,6 +12,8 @@ from source_samples import BLOCKS, REWRITERS, STATIC_LIMIT, read, rewritten, und
 from tilewright.build.artifact import Artifact, BuildRequest, CompileFailure
 from tilewright.build.build import build
 from tilewright.errors import TilewrightError
+from tilewright.kloop.analysis import analyse
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.rewrite import cp_async, ldg
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.settings import Settings
@@ -19,8 +21,6 @@ from tilewright.source import edits, ir
 from tilewright.source.device_view import device_view
 from tilewright.source.edits import Edit, apply, fold
 from tilewright.source.reader import open_kernel, read_source
-from tilewright.tiled.analysis import analyse
-from tilewright.tiled.kernel import Refusal, TiledKernel
 
 
 def text_of(kernel: str) -> str:

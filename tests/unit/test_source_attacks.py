@@ -8,9 +8,9 @@ import pytest
 from attacks import ATTACKS, KERNELS, Attack
 from source_samples import BLOCKS, REWRITERS, read
 
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.settings import Settings
-from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.opening import Compiler
 from tilewright.workflow.probing import confirm
 

@@ -10,17 +10,17 @@ import pytest
 from attack_base import KERNELS
 from source_samples import BLOCKS, opened, understood
 
+from tilewright.kloop.concrete import Concrete
+from tilewright.kloop.disjoint import Disjoint
+from tilewright.kloop.kernel import Copy, Refusal
+from tilewright.kloop.kloop import KLoopFinder
+from tilewright.kloop.offsets import Offsets
+from tilewright.kloop.trips import trip_count
+from tilewright.kloop.uniform import Uniformity
 from tilewright.source import intrinsics, ir, lexical
 from tilewright.source.effects import Collector, Effects
 from tilewright.source.expr_types import Types
 from tilewright.source.reader import OpenKernel
-from tilewright.tiled.concrete import Concrete
-from tilewright.tiled.disjoint import Disjoint
-from tilewright.tiled.kernel import Copy, Refusal
-from tilewright.tiled.kloop import KLoopFinder
-from tilewright.tiled.offsets import Offsets
-from tilewright.tiled.trips import trip_count
-from tilewright.tiled.uniform import Uniformity
 
 HEAD = """
 struct Params { float *out; float inside[4]; int n; };

@@ -7,8 +7,8 @@ import itertools
 import pytest
 from source_samples import opened, read
 
-from tilewright.tiled.kernel import Refusal, TiledKernel
-from tilewright.tiled.ranges import Interval
+from tilewright.kloop.kernel import Refusal, TiledKernel
+from tilewright.kloop.ranges import Interval
 from tilewright.workflow.understanding import understand
 
 # int8 tiles carved out of dynamic shared memory, 16 bytes a copy, the column by way of a remainder.

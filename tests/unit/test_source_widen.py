@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from source_samples import read
 
-from tilewright.tiled.affine import P, Poly, Q, R
-from tilewright.tiled.kernel import Copy, CopyLoop, Refusal, TiledKernel, Widening
+from tilewright.kloop.affine import P, Poly, Q, R
+from tilewright.kloop.kernel import Copy, CopyLoop, Refusal, TiledKernel, Widening
 
 KERNEL = """
 #include <cstdint>

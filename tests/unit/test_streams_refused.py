@@ -12,8 +12,8 @@ from source_samples import REWRITERS, read
 from trap_kernels import BLOCK, LOAD_A, LOAD_B, MATH, PARAMS, gemm, line_of
 from whole_kernels import ALL, REGISTERS, SINGLE
 
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.rewrite.result import Remedy, RewrittenSource
-from tilewright.tiled.kernel import Refusal, TiledKernel
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import pytest
 from source_samples import REWRITERS, opened
 from trap_kernels import BLOCK, LOAD_B, MATH, gemm, line_of
 
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.rewrite.result import Remedy
-from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.understanding import understand
 
 NUMBER = "(unsigned)__cvta_generic_to_shared(&As[ty][0])"

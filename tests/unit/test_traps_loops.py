@@ -6,8 +6,8 @@ import pytest
 from source_samples import REWRITERS, opened
 from trap_kernels import BLOCK, LOAD_B, MATH, PARAMS, gemm, line_of
 
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.rewrite.result import Remedy
-from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.understanding import understand
 
 RESTRICT = PARAMS.replace("*", "* __restrict__ ")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tilewright.build.artifact import Artifact, CompileFailure, Resources
+from tilewright.kloop.kernel import Refusal
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.sass.proof import OverlapProof
-from tilewright.tiled.kernel import Refusal
 from tilewright.workflow import variants
 from tilewright.workflow.variants import Attempt
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from tilewright.kloop.kernel import Refusal
+from tilewright.kloop.ranges import Interval
+from tilewright.kloop.shared_overlap import holders
 from tilewright.normalise.dynamic_pieces import Piece, Pieces, Use
 from tilewright.normalise.loop_sites import Loop, Sites
 from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir, lexical
 from tilewright.source.edits import Edit
 from tilewright.source.shared_views import is_view
-from tilewright.tiled.kernel import Refusal
-from tilewright.tiled.ranges import Interval
-from tilewright.tiled.shared_overlap import holders
 
 ALIGNMENT_BYTES = 128  # what TMA asks of shared addresses, and more than any copy here
 _EXTERN = re.compile(rb"\bextern\b[^;{}]*\b__shared__\b")

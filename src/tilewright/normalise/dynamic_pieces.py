@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from tilewright.kloop.ranges import Interval, Ranges
 from tilewright.normalise.loop_sites import Sites
 from tilewright.source import ir
 from tilewright.source.c_types import size_of
 from tilewright.source.effects import short_name
 from tilewright.source.expr_types import Types
 from tilewright.source.places import root
-from tilewright.tiled.ranges import Interval, Ranges
 
 LDMATRIX_ROW_BYTES = 16  # PTX ISA, ldmatrix: each address is that of a row of 16 bytes
 _POINTER_TYPE = "*"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tilewright.kloop.kernel import Refusal
 from tilewright.normalise.branches import branches
 from tilewright.normalise.inline import inline
 from tilewright.normalise.inline_sites import CallSites
 from tilewright.normalise.macros import macros
 from tilewright.normalise.result import Change, Situation
-from tilewright.tiled.kernel import Refusal
 
 
 def front(situation: Situation) -> Change | Refusal | None:

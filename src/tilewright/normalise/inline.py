@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tilewright.kloop.kernel import Refusal
 from tilewright.normalise.inline_arguments import Arguments
 from tilewright.normalise.inline_callee import Callee, find, macro_closure
 from tilewright.normalise.inline_meaning import Binding
@@ -19,7 +20,6 @@ from tilewright.source.effects import short_name
 from tilewright.source.expr_types import CType, Types
 from tilewright.source.nodes import nodes_of
 from tilewright.source.reader import OpenKernel
-from tilewright.tiled.kernel import Refusal
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from tilewright.kloop.kloop import statements
 from tilewright.source import ir
 from tilewright.source.c_types import size_of
 from tilewright.source.effects import Collector, short_name
 from tilewright.source.intrinsics import BARRIERS
 from tilewright.source.reader import OpenKernel
-from tilewright.tiled.kloop import statements
 
 
 @dataclass(frozen=True)

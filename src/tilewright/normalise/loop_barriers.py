@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from tilewright.kloop.kernel import Refusal
+from tilewright.kloop.kloop import is_barrier, statements
 from tilewright.normalise.loop_sites import Sites
 from tilewright.normalise.result import Change, Situation
 from tilewright.source import intrinsics, ir
 from tilewright.source.edits import Edit, indent_at, line_end, line_start
 from tilewright.source.effects import Effects
-from tilewright.tiled.kernel import Refusal
-from tilewright.tiled.kloop import is_barrier, statements
 
 Body = tuple[ir.Stmt, ...]
 

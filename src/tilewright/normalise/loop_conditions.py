@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.kloop.kernel import Refusal
 from tilewright.normalise.loop_forms import increment
 from tilewright.normalise.loop_sites import Sites
 from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir
 from tilewright.source.c_types import IntKind, common
 from tilewright.source.edits import Edit
-from tilewright.tiled.kernel import Refusal
 
 _LARGE = 1 << 30  # the sum of two numbers below it does not wrap in any type that a tile loop counts in
 _SWAPPED = {"<=": ">=", ">=": "<=", "!=": "!=", "<": ">", ">": "<"}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from tilewright.kloop.kernel import Refusal
+from tilewright.kloop.loops import counted_header
 from tilewright.normalise.loop_forms import increment
 from tilewright.normalise.loop_sites import Sites
 from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir
 from tilewright.source.constants import Constants, Value
 from tilewright.source.edits import Edit
-from tilewright.tiled.kernel import Refusal
-from tilewright.tiled.loops import counted_header
 
 _MOST_TRIPS = 4096
 

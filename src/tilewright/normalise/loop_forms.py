@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tilewright.kloop.kernel import Refusal
+from tilewright.kloop.loops import counted_header
 from tilewright.normalise.loop_sites import Loop, Sites, body_of, declared_in
 from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir
 from tilewright.source.edits import Edit
-from tilewright.tiled.kernel import Refusal
-from tilewright.tiled.loops import counted_header
 
 _OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 

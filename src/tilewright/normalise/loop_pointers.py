@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from tilewright.kloop.kernel import Refusal
 from tilewright.normalise.loop_conditions import parts
 from tilewright.normalise.loop_forms import increment
 from tilewright.normalise.loop_sites import Sites, body_of, declared_in
 from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir
 from tilewright.source.edits import Edit
-from tilewright.tiled.kernel import Refusal
 
 
 def pointers(situation: Situation) -> Change | Refusal | None:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from tilewright.kloop.kloop import is_barrier, statements
 from tilewright.source import ir, lexical
 from tilewright.source.edits import Edit, indent_at, line_end, line_start
 from tilewright.source.effects import Collector
 from tilewright.source.integer_types import IntegerTypes
 from tilewright.source.reader import OpenKernel
-from tilewright.tiled.kloop import is_barrier, statements
 
 Loop = ir.For | ir.While
 _WORD = re.compile(rb"[A-Za-z_]\w*")

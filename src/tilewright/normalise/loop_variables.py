@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tilewright.kloop.kernel import Refusal
+from tilewright.kloop.kloop import is_barrier
 from tilewright.normalise.loop_conditions import parts
 from tilewright.normalise.loop_forms import increment
 from tilewright.normalise.loop_sites import Sites, body_of, declared_in
@@ -9,8 +11,6 @@ from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir
 from tilewright.source.c_types import int_kind, plain
 from tilewright.source.edits import Edit
-from tilewright.tiled.kernel import Refusal
-from tilewright.tiled.kloop import is_barrier
 
 
 def second_variables(situation: Situation) -> Change | Refusal | None:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+from tilewright.kloop.kernel import Refusal
 from tilewright.normalise.loop_sites import Sites
 from tilewright.source.edits import Edit
 from tilewright.source.line_map import LineMap, original_line
 from tilewright.source.reader import OpenKernel
-from tilewright.tiled.kernel import Refusal
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tilewright.kloop.kernel import Refusal
 from tilewright.normalise import (
     loop_barriers,
     loop_conditions,
@@ -21,7 +22,6 @@ from tilewright.normalise.result import Change, Normalised, Pass, Situation
 from tilewright.source.edits import finish
 from tilewright.source.line_map import LineMap
 from tilewright.source.reader import OpenKernel, reopen
-from tilewright.tiled.kernel import Refusal
 
 PASSES: tuple[Pass, ...] = (
     front,

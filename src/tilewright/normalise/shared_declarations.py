@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
+from tilewright.kloop.kernel import Refusal
 from tilewright.normalise.loop_sites import Sites
 from tilewright.normalise.result import Change, Situation
 from tilewright.source import ir
 from tilewright.source.edits import Edit, indent_at, line_end, line_start
-from tilewright.tiled.kernel import Refusal
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 

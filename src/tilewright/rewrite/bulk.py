@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilewright.kloop.kernel import Refusal, TiledKernel
+from tilewright.kloop.row_map import RowMap
+from tilewright.kloop.row_text import ROW
 from tilewright.rewrite.context import Context
 from tilewright.rewrite.mbarrier import RESERVED_BYTES, WARP
 from tilewright.rewrite.mbarrier_ring import RingWriter, refusal
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.source.edits import Edit, finish, unified_diff
 from tilewright.source.line_map import original_line
-from tilewright.tiled.kernel import Refusal, TiledKernel
-from tilewright.tiled.row_map import RowMap
-from tilewright.tiled.row_text import ROW
 
 MAX_EXPECTED_BYTES = (1 << 20) - 1  # PTX ISA, mbarrier: range of the tx-count
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from tilewright.kloop.kernel import Refusal
 from tilewright.source import lexical
 from tilewright.source.edits import Edit, finish
 from tilewright.source.reader import KernelFunction, KernelSource
-from tilewright.tiled.kernel import Refusal
 
 _BOUNDS = re.compile(rb"\b__launch_bounds__\s*\(")
 _GLOBAL = re.compile(rb"\b__global__\b")

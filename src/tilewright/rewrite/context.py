@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tilewright.kloop.kernel import Bump, Copy, CopyLoop, Fetch, LaneStore, LoadItem, Pure, TiledKernel
+from tilewright.kloop.loops import counted_header
 from tilewright.rewrite.result import Remedy
 from tilewright.rewrite.rings import Rings
 from tilewright.rewrite.stream_text import StreamText
 from tilewright.source import ir, lexical
 from tilewright.source.edits import Edit, apply, indent_at, indented, line_end, line_start
-from tilewright.tiled.kernel import Bump, Copy, CopyLoop, Fetch, LaneStore, LoadItem, Pure, TiledKernel
-from tilewright.tiled.loops import counted_header
 
 LAST_BARRIER = "__syncthreads();  // as behind every tile of the original: nobody still reads the last one"
 

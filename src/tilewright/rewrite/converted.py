@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tilewright.kloop.kernel import Copy, Element
+from tilewright.kloop.widen import VECTOR_BYTES, stored_elements
 from tilewright.rewrite.context import Context
 from tilewright.rewrite.quoting import one_line
 from tilewright.source.edits import Edit, apply
-from tilewright.tiled.kernel import Copy, Element
-from tilewright.tiled.widen import VECTOR_BYTES, stored_elements
 
 _WORDS = {2: "unsigned short", 4: "unsigned int", 8: "uint2", 16: "uint4"}
 

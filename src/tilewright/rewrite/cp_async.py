@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.kloop.kernel import Copy, CopyLoop, LaneStore, LoadItem, Refusal, RefusalCode, TiledKernel, Widening
 from tilewright.rewrite import stream_copies
 from tilewright.rewrite.context import LAST_BARRIER, Context
 from tilewright.rewrite.cp_async_copies import ASYNC_WIDTHS, HEADER, AsyncCopies
@@ -9,7 +10,6 @@ from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.rewrite.stream_copies import StreamCopies
 from tilewright.source import ir, lexical
 from tilewright.source.edits import Edit, behind_includes, finish, indented, unified_diff
-from tilewright.tiled.kernel import Copy, CopyLoop, LaneStore, LoadItem, Refusal, RefusalCode, TiledKernel, Widening
 
 
 def rewrite(

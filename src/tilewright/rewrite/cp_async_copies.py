@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tilewright.kloop.kernel import Copy, CopyLoop, Fetch, LaneStore, LoadItem, Widening
 from tilewright.rewrite.context import Context, flat, plain_type
 from tilewright.rewrite.vectors import VectorLoop, stride, trips
 from tilewright.source import ir
 from tilewright.source.edits import Edit, indent_at, indented
-from tilewright.tiled.kernel import Copy, CopyLoop, Fetch, LaneStore, LoadItem, Widening
 
 HEADER = "#include <cuda_pipeline.h>"
 ASYNC_WIDTHS = (4, 8, 16)  # PTX ISA, cp.async: cp-size is 4, 8 or 16 bytes

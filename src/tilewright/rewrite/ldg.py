@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tilewright.kloop.kernel import Copy, CopyLoop, LaneStore, LoadItem, Pure, Refusal, TiledKernel
 from tilewright.rewrite.context import LAST_BARRIER, Context
 from tilewright.rewrite.ldg_halves import Halves
 from tilewright.rewrite.load_halves import LoadHalves, cut_at_loads
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.rewrite.stream_halves import StreamHalves
 from tilewright.source.edits import finish, indented, unified_diff
-from tilewright.tiled.kernel import Copy, CopyLoop, LaneStore, LoadItem, Pure, Refusal, TiledKernel
 
 
 def rewrite(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tilewright.kloop.kernel import Bump, Copy, CopyLoop, Fetch, LaneStore, LoadItem, Pure, Widening
 from tilewright.rewrite.context import Context, flat
 from tilewright.rewrite.cp_async_copies import strided_open
 from tilewright.rewrite.narrow import narrow_fill
@@ -11,7 +12,6 @@ from tilewright.rewrite.vectors import VectorLoop, stride, trips
 from tilewright.source import ir
 from tilewright.source.edits import Edit, indent_at, indented, line_end, line_start
 from tilewright.source.places import root
-from tilewright.tiled.kernel import Bump, Copy, CopyLoop, Fetch, LaneStore, LoadItem, Pure, Widening
 
 
 class Halves:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilewright.kloop.kernel import Refusal, TiledKernel
+from tilewright.kloop.load_stream import GlobalLoad, LoadSplit, LoadStream
 from tilewright.rewrite.context import Context
 from tilewright.rewrite.stream_text import COMPUTED, FETCHED, STORED, StreamText
 from tilewright.source import ir
 from tilewright.source.c_types import int_kind
 from tilewright.source.edits import Edit, indent_at, indented
-from tilewright.tiled.kernel import Refusal, TiledKernel
-from tilewright.tiled.load_stream import GlobalLoad, LoadSplit, LoadStream
 
 
 def cut_at_loads(kernel: TiledKernel) -> TiledKernel:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from tilewright.kloop.kernel import Bump, Refusal
 from tilewright.rewrite.context import LAST_BARRIER, Context
 from tilewright.rewrite.mbarrier import Functions
 from tilewright.source.edits import Edit, indented
-from tilewright.tiled.kernel import Bump, Refusal
 
 
 class Filler(Protocol):

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewright.kloop.load_stream import LoadStream, Register, Source, StreamStore
 from tilewright.source import ir
 from tilewright.source.c_types import int_kind, size_of
 from tilewright.source.edits import Edit
-from tilewright.tiled.load_stream import LoadStream, Register, Source, StreamStore
 
 _INT_BITS = 32
 _INT_BYTES = _INT_BITS // 8

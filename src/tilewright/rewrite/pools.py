@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tilewright.tiled.kernel import SharedArray, TiledKernel
+from tilewright.kloop.kernel import SharedArray, TiledKernel
 
 ALIGNMENT_BYTES = 128  # what TMA asks of shared addresses, and more than any other copy
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tilewright.kloop.kernel import TiledKernel
 from tilewright.source import ir, lexical
-from tilewright.tiled.kernel import TiledKernel
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _ATOM = re.compile(r"\w+(?:\.\w+)*")

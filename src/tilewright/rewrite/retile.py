@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from tilewright.kloop.kernel import Refusal, SharedArray, TiledKernel
 from tilewright.source import lexical
 from tilewright.source.edits import Edit, finish
 from tilewright.source.reader import OpenKernel
-from tilewright.tiled.kernel import Refusal, SharedArray, TiledKernel
 
 Side = Literal["BK", "BM"]
 SIDES: tuple[Side, ...] = ("BK", "BM")

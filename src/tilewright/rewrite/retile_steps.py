@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.source import ir, lexical
 from tilewright.source.intrinsics import VALUES
 from tilewright.source.places import root
-from tilewright.tiled.kernel import Refusal, TiledKernel
 
 _STEPS = ("++", "--", "p++", "p--")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
+from tilewright.kloop.kernel import Refusal, SharedArray, TiledKernel
 from tilewright.rewrite.pools import Pool, declaration, pool_of
 from tilewright.rewrite.quoting import Quotes
 from tilewright.source import ir, lexical
 from tilewright.source.edits import Edit, indent_at, line_start
-from tilewright.tiled.kernel import Refusal, SharedArray, TiledKernel
 
 _DYNAMIC_ALIGNMENT = 128
 _CONDITION_WIDTH = 80  # of a static_assert, beside its message

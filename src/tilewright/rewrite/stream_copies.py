@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from tilewright.kloop.kernel import Refusal
+from tilewright.kloop.load_stream import LoadStream, Register, Source, StreamStore
 from tilewright.rewrite.context import Context
 from tilewright.rewrite.cp_async_copies import ASYNC_WIDTHS, AsyncCopies
 from tilewright.rewrite.stream_text import StreamText
 from tilewright.source import ir
 from tilewright.source.c_types import LANES, vector_lanes
 from tilewright.source.edits import Edit, indent_at, indented
-from tilewright.tiled.kernel import Refusal
-from tilewright.tiled.load_stream import LoadStream, Register, Source, StreamStore
 
 _FETCHED = "advanced with the copies, as the original is in the compute phase"
 _COMPUTED = "advanced with the compute phase, as the original is with the copies"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from tilewright.kloop.kernel import Refusal
+from tilewright.kloop.load_stream import LoadStream, StreamStore
 from tilewright.rewrite.context import Context
 from tilewright.rewrite.narrow import narrow_fill, narrow_groups, narrow_locals
 from tilewright.rewrite.stream_text import COMPUTED, FETCHED, STORED, StreamText
 from tilewright.source import ir, lexical
 from tilewright.source.c_types import int_kind
 from tilewright.source.edits import Edit, indented, line_end, line_start
-from tilewright.tiled.kernel import Refusal
-from tilewright.tiled.load_stream import LoadStream, StreamStore
 
 
 class StreamHalves:

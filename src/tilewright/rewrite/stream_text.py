@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
+from tilewright.kloop.kernel import Bump
+from tilewright.kloop.load_stream import LoadStream, PassLoop, Slice
 from tilewright.rewrite.rings import Rings
 from tilewright.source import ir, lexical
 from tilewright.source.edits import Edit, apply, indent_at, line_start
-from tilewright.tiled.kernel import Bump
-from tilewright.tiled.load_stream import LoadStream, PassLoop, Slice
 
 # Why a stream has a copy of its own of something.
 STORED = "advanced with the stores, as the original is with the loads"

@@ -10,6 +10,9 @@ from __future__ import annotations
 import itertools
 import re
 
+from tilewright.kloop.boxes import TARGET_ALIGNMENT_BYTES
+from tilewright.kloop.kernel import Refusal, SharedArray, TiledKernel
+from tilewright.kloop.row_map import Box, RowMap
 from tilewright.launch.bind import LaunchChange
 from tilewright.launch.tensor_maps import FlagArg, TensorMapArg
 from tilewright.rewrite.bulk import MAX_EXPECTED_BYTES, led_back, rows_of
@@ -19,9 +22,6 @@ from tilewright.rewrite.mbarrier_ring import RingWriter, refusal
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.source import lexical
 from tilewright.source.edits import Edit, finish, line_start, unified_diff
-from tilewright.tiled.boxes import TARGET_ALIGNMENT_BYTES
-from tilewright.tiled.kernel import Refusal, SharedArray, TiledKernel
-from tilewright.tiled.row_map import Box, RowMap
 
 _ALIGNED = re.compile(rb"\b(?:alignas|__align__)\s*\(\s*([^()]*?)\s*\)")
 # A copy moves bytes, zeros outside: the elements travel as unsigned integers of their width.

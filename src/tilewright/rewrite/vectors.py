@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import textwrap
 
+from tilewright.kloop.kernel import Copy, CopyLoop, Moving, Pure, Widening
+from tilewright.kloop.widen import VECTOR_BYTES
 from tilewright.rewrite.context import Context, plain_type
 from tilewright.rewrite.quoting import one_line
 from tilewright.source import ir
 from tilewright.source.constants import is_constant_type
 from tilewright.source.edits import Edit, apply
-from tilewright.tiled.kernel import Copy, CopyLoop, Moving, Pure, Widening
-from tilewright.tiled.widen import VECTOR_BYTES
 
 
 class VectorLoop:

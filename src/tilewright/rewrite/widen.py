@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from tilewright.kloop.kernel import Copy, CopyLoop, Fetch, Refusal, TiledKernel, Widening
+from tilewright.kloop.widen import VECTOR_BYTES
 from tilewright.rewrite.context import Context, flat
 from tilewright.rewrite.converted import ConvertedVectors
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.rewrite.vectors import VectorLoop
 from tilewright.source.edits import Edit, finish, indent_at, indented, unified_diff
-from tilewright.tiled.kernel import Copy, CopyLoop, Fetch, Refusal, TiledKernel, Widening
-from tilewright.tiled.widen import VECTOR_BYTES
 
 _NO_RING = 1 << 30  # one buffer stays where it is, whatever its size
 

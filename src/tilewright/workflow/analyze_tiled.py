@@ -8,11 +8,11 @@ from tilewright.analyze.facts import Capped
 from tilewright.analyze.hot_loop import hot_loop
 from tilewright.arch.arch import load_arch
 from tilewright.arch.occupancy import Occupancy
+from tilewright.kloop.kernel import TiledKernel
 from tilewright.launch.bind import BoundLaunch, LaunchChange
 from tilewright.plan.budget import Budget
 from tilewright.plan.facts import PlanFacts
 from tilewright.sass.proof import OverlapProof
-from tilewright.tiled.kernel import TiledKernel
 from tilewright.workflow.analyze_subject import Say, Subject
 
 
@@ -41,10 +41,10 @@ def tiled_of(
     """Read the source's K-loop as `tilewright pipeline` does; what it cannot read is left to the machine code."""
     if subject.opened is None:
         return Tiled()
+    from tilewright.kloop.kernel import Refusal
+    from tilewright.kloop.trips import trip_count
     from tilewright.plan.budget import budget
     from tilewright.rewrite.pools import grown_bytes
-    from tilewright.tiled.kernel import Refusal
-    from tilewright.tiled.trips import trip_count
     from tilewright.workflow.planning import plan_facts
     from tilewright.workflow.threads import with_threads
     from tilewright.workflow.trip_sets import trip_sets
@@ -84,7 +84,7 @@ def capped_build(subject: Subject, fit: Occupancy, threads: int, say: Say) -> Ca
     if subject.opened is None or not fit.blocks_per_sm or tight not in ({"registers"}, {"registers", "shared"}):
         return None
     from tilewright.build.artifact import CompileFailure
-    from tilewright.tiled.kernel import Refusal
+    from tilewright.kloop.kernel import Refusal
     from tilewright.workflow.bench import Bench
 
     opened = subject.opened

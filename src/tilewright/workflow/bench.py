@@ -9,13 +9,13 @@ from tilewright.arch.arch import Arch
 from tilewright.arch.occupancy import Occupancy, occupancy
 from tilewright.build.artifact import Artifact
 from tilewright.errors import TilewrightError
+from tilewright.kloop.kernel import Refusal
 from tilewright.launch.bind import LaunchChange, bind
 from tilewright.launch.expressions import parse
 from tilewright.receipt.evidence import Resources
 from tilewright.rewrite.cap_registers import bounded
 from tilewright.sass.proof import OverlapProof
 from tilewright.source.reader import read_source
-from tilewright.tiled.kernel import Refusal
 from tilewright.workflow.opening import Compiler, Opened
 from tilewright.workflow.records import resources_record
 

@@ -80,7 +80,7 @@ class Request:
             return self._triton_candidate(path, replace(spec, kernel=kernel or spec.kernel), target)
         if spec.triton is not None:
             raise spec.error(("triton",), "bad_value", f"[triton] is for a Python file, and {path.name} is CUDA.")
-        from tilewright.tiled.kernel import Refusal
+        from tilewright.kloop.kernel import Refusal
         from tilewright.workflow.mutating import all_mutants
         from tilewright.workflow.opening import open_file
         from tilewright.workflow.trip_sets import trip_sets

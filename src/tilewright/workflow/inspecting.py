@@ -15,9 +15,9 @@ from tilewright.settings import Settings
 from tilewright.workflow.reading import read_file, sidecar_for
 
 if TYPE_CHECKING:
+    from tilewright.kloop.kernel import Copy, CopyLoop, LaneStore, LoadItem, TiledKernel
     from tilewright.launch.spec import LaunchSpec
     from tilewright.source.reader import KernelFunction, KernelSource
-    from tilewright.tiled.kernel import Copy, CopyLoop, LaneStore, LoadItem, TiledKernel
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ def inspect(path: Path, *, kernel: str | None = None, settings: Settings) -> Ins
 def _kernel(source: KernelSource, function: KernelFunction, path: Path) -> reports.InspectedKernel:
     from dataclasses import replace
 
+    from tilewright.kloop.kernel import Refusal
+    from tilewright.kloop.trips import trip_count
     from tilewright.launch.bind import bind
     from tilewright.source.reader import open_kernel
-    from tilewright.tiled.kernel import Refusal
-    from tilewright.tiled.trips import trip_count
     from tilewright.workflow.opening import _values
     from tilewright.workflow.records import loop_record, refusal_record, tile_record
     from tilewright.workflow.template_arguments import template_arguments
@@ -93,7 +93,7 @@ def _sidecar(path: Path, name: str) -> LaunchSpec | None:
 
 
 def _copies(kernel: TiledKernel, items: Iterable[LoadItem], loop: CopyLoop | None = None) -> Iterable[reports.Copy]:
-    from tilewright.tiled.kernel import Copy, CopyLoop, LaneStore
+    from tilewright.kloop.kernel import Copy, CopyLoop, LaneStore
 
     for item in items:
         if isinstance(item, CopyLoop):
@@ -104,8 +104,8 @@ def _copies(kernel: TiledKernel, items: Iterable[LoadItem], loop: CopyLoop | Non
 
 def _streamed(kernel: TiledKernel) -> Iterable[reports.Copy]:
     """The stores of a load phase that is taken as a whole."""
+    from tilewright.kloop.load_stream import Source
     from tilewright.source.effects import root
-    from tilewright.tiled.load_stream import Source
 
     for store in kernel.stream.stores if kernel.stream is not None else ():
         array = next(a for a in kernel.shared if a.symbol == store.array)
@@ -122,8 +122,8 @@ def _streamed(kernel: TiledKernel) -> Iterable[reports.Copy]:
 
 
 def _copy(kernel: TiledKernel, item: Copy | LaneStore, loop: CopyLoop | None) -> reports.Copy:
+    from tilewright.kloop.kernel import CopyLoop, Fetch, LaneStore, Refusal, Widening
     from tilewright.source.effects import root
-    from tilewright.tiled.kernel import CopyLoop, Fetch, LaneStore, Refusal, Widening
 
     array = next(a for a in kernel.shared if a.symbol == item.array)
     line = kernel.line_of(item.stmt.span.start)

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from tilewright.arch.occupancy import register_cliff
 from tilewright.build.artifact import CompileFailure
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.receipt import record
 from tilewright.rewrite import widen
 from tilewright.rewrite.result import RewrittenSource
 from tilewright.source.edits import unified_diff
-from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.bench import Bench
 from tilewright.workflow.records import refusal_record
 from tilewright.workflow.study import StudiedVariant

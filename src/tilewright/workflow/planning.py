@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.kloop.kernel import Copy, CopyLoop, LaneStore, LoadItem, Refusal, SharedArray, TiledKernel, Widening
+from tilewright.kloop.load_stream import LoadStream, Source
+from tilewright.kloop.row_map import Box
+from tilewright.kloop.widen import VECTOR_BYTES
 from tilewright.plan.budget import Budget
 from tilewright.plan.facts import CopyFacts, MathKind, PlanFacts
 from tilewright.receipt import record
 from tilewright.sass.proof import OverlapProof
-from tilewright.tiled.kernel import Copy, CopyLoop, LaneStore, LoadItem, Refusal, SharedArray, TiledKernel, Widening
-from tilewright.tiled.load_stream import LoadStream, Source
-from tilewright.tiled.row_map import Box
-from tilewright.tiled.widen import VECTOR_BYTES
 from tilewright.workflow.opening import Opened
 from tilewright.workflow.study import StudiedVariant
 

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 
 from tilewright.build.artifact import CompileFailure
-from tilewright.tiled.kernel import Refusal, TiledKernel
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.workflow.opening import Compiler
 
 # Strips references and const, so that `const half &` and `half` are the same element type.

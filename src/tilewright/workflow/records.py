@@ -8,11 +8,11 @@ from tilewright.receipt import evidence, record
 
 if TYPE_CHECKING:
     from tilewright.build.artifact import Artifact
+    from tilewright.kloop.kernel import Refusal, TiledKernel
     from tilewright.measure.measure import Measurement
     from tilewright.plan.budget import Budget
     from tilewright.plan.decide import Decision
     from tilewright.sass.proof import OverlapProof
-    from tilewright.tiled.kernel import Refusal, TiledKernel
     from tilewright.verification.verdict import Verification
 
 

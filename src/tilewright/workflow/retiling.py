@@ -7,6 +7,7 @@ from math import prod
 
 from tilewright.build.artifact import CompileFailure
 from tilewright.errors import TilewrightError
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.launch.bind import LaunchChange, bind
 from tilewright.plan.budget import Budget, budget
 from tilewright.receipt import record
@@ -17,7 +18,6 @@ from tilewright.rewrite.retile_reach import shared_with
 from tilewright.rewrite.retile_steps import once_a_tile
 from tilewright.source.edits import unified_diff
 from tilewright.source.reader import OpenKernel, reopen
-from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.bench import Bench
 from tilewright.workflow.probing import confirm
 from tilewright.workflow.records import refusal_record

@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from tilewright.arch.arch import Arch, load_arch
 from tilewright.build.build import toolchain
+from tilewright.kloop.kernel import Refusal, TiledKernel
+from tilewright.kloop.trips import trip_count
 from tilewright.launch.bind import bind
 from tilewright.launch.spec import LaunchSpec
 from tilewright.plan.budget import Budget, budget
@@ -17,8 +19,6 @@ from tilewright.rewrite.pools import grown_bytes
 from tilewright.sass.nvdisasm import find_nvdisasm
 from tilewright.sass.proof import OverlapProof
 from tilewright.source import lexical
-from tilewright.tiled.kernel import Refusal, TiledKernel
-from tilewright.tiled.trips import trip_count
 from tilewright.workflow.bench import Bench
 from tilewright.workflow.built import builds_of
 from tilewright.workflow.moves import capped, widened

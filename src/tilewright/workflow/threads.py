@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.errors import TilewrightError
+from tilewright.kloop.kernel import CopyLoop, TiledKernel
 from tilewright.launch.expressions import parse
-from tilewright.tiled.kernel import CopyLoop, TiledKernel
 
 
 def bound_of(launch_bounds: str, constants: dict[str, int]) -> int | None:

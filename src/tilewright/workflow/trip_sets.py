@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.errors import TilewrightError
+from tilewright.kloop.kernel import TiledKernel
+from tilewright.kloop.trips import trip_count
 from tilewright.launch.bind import bind
 from tilewright.launch.spec import LaunchSpec
-from tilewright.tiled.kernel import TiledKernel
-from tilewright.tiled.trips import trip_count
 from tilewright.verification.variant import trip_count_sets
 
 _DOUBLINGS = 8

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilewright.kloop.analysis import analyse
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.normalise.loop_barriers import second_loads
 from tilewright.normalise.result import Normalised
 from tilewright.normalise.run import normalise
 from tilewright.source.reader import OpenKernel
-from tilewright.tiled.analysis import analyse
-from tilewright.tiled.kernel import Refusal, TiledKernel
 
 
 def understand(

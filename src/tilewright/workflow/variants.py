@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from tilewright.arch.arch import Arch
 from tilewright.build.artifact import Artifact, CompileFailure
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.launch.bind import LaunchChange
 from tilewright.receipt import record
 from tilewright.rewrite import bulk, controls, cp_async, ldg, tma, widen
 from tilewright.rewrite.result import Remedy, RewrittenSource
 from tilewright.sass.proof import OverlapProof, prove
 from tilewright.source.edits import unified_diff
-from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.workflow.bench import Bench
 from tilewright.workflow.host_side import host_code
 from tilewright.workflow.opening import Compiler

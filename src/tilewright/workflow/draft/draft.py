@@ -15,10 +15,10 @@ from pathlib import Path
 from tilewright.emulator.footprint import Footprint, footprint
 from tilewright.emulator.lower.compile import Parsed, parse
 from tilewright.errors import TilewrightError
+from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.launch.bind import BoundLaunch, bind
 from tilewright.launch.sidecar import check_against, parse_sidecar
 from tilewright.launch.spec import LaunchSpec, Role
-from tilewright.tiled.kernel import Refusal, TiledKernel
 from tilewright.verification.baseline import NO_LIMITS
 from tilewright.workflow.draft.extents import Shape, shape_of, strides_of
 from tilewright.workflow.draft.guess import guessed_plans, with_block_sizes
