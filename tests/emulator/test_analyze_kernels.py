@@ -74,6 +74,8 @@ def test_a_plain_wmma_kernel_is_to_be_pipelined_first(run: Run) -> None:
     report = run(kernels.WMMA)
     assert keys(report)[0] == "pipeline"
     assert report.sass.overlap == "no_overlap"
+    assert report.strategies[0].effort == "small"  # a command makes it
+    assert any(e.source == "plan, from compiled builds" for e in report.strategies[0].evidence)
     shown = {e.what for e in report.strategies[0].evidence}
     assert {"overlap of copies and math", "ops_per_load", "variant"} <= shown
 
@@ -209,6 +211,7 @@ def test_cubins_tell_the_same_story_as_their_sources(tmp_path: Path, settings: S
     assert plain.baseline.launch.block == (256, 1, 1)  # its launch bounds
     assert plain.baseline.smem_bytes == 18944
     assert keys(plain)[0] == "pipeline"
+    assert plain.strategies[0].effort == "large"  # without the source it is left to hands
     assert any("--shared-bytes" in text for text in plain.assumptions)
     ring = of(kernels.WMMA_CP_ASYNC, 32, 56832)
     assert "pipeline" not in keys(ring)
