@@ -144,8 +144,10 @@ def _read(
     # BM and BN are counted from what the threads copy: they would grow if the same threads copied twice the half tile.
     wanted = (old.bm, old.bn, made.after) if made.side == "BK" else (made.after, old.bn, old.bk)
     if (new.bm, new.bn, new.bk) != wanted:
-        what = f"at {made.name} = {made.after} the threads copy a tile of {new.bm} x {new.bn} x {new.bk}"
-        return _no(f"{what}, not {wanted[0]} x {wanted[1]} x {wanted[2]}", made)
+        at, tile = f"at {made.name} = {made.after} the threads copy", f"{wanted[0]} x {wanted[1]} x {wanted[2]}"
+        if None in (new.bm, new.bn, new.bk):
+            return _no(f"{at} something else than a tile of {tile}", made)
+        return _no(f"{at} a tile of {new.bm} x {new.bn} x {new.bk}, not {tile}", made)
     bound = bound_of(opened.function.launch_bounds, again.constants.names())
     if block is not None and bound is not None and prod(block) > bound:
         return _no(f"a block of {prod(block)} threads is more than the {bound} of its bounds", made)
