@@ -257,7 +257,9 @@ def test_on_a_card_all_is_verified_and_the_fastest_is_taken(small: Path, monkeyp
     assert made["ldg"].controls[0].measure == made["widen"].measure
     assert receipt.choice is not None
     assert receipt.choice.label == "cp_async3"
-    assert all(v.verify.races_at == tuple(s for s in v.verify.sizes if s != "default") for v in made.values())
+    # Beside a variant of half depth the emulator also runs what leaves a rest of a tile, and of half of one.
+    rests = {"K=65", "K=80"}
+    assert all(set(v.verify.races_at) == {*v.verify.sizes, *rests} - {"default"} for v in made.values())
     assert not any(name.endswith(".unverified.cu") for name in outcome.sources)
 
 
