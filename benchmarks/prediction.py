@@ -7,8 +7,8 @@
 
 Every kernel of an origin is on one side of the split, a rule set before anything was fitted: side a are the kernels
 made here (generated ones and the examples), side b the public ones. What is fitted on one side predicts the other; so
-each case of the record is predicted by rates that never saw its origin. The shipped rates are fitted on both. (The form
-of the model, what it has rates for, was found while looking at cases of both sides.)
+each case of the record is predicted by rates that never saw its origin. The shipped rates are the geometric means of
+both fits. (The form of the model, what it has rates for, was found while looking at cases of both sides.)
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def test_a_worse_ranking_is_noticed(kept: dict[str, Any], scripts: tuple[ModuleT
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_the_fast_simulation_is_the_shipped_one(scripts: tuple[ModuleType, ModuleType]) -> None:
     prediction, _ = scripts
-    from tilewright.plan.compiled import load_model
+    from tilewright.plan.compiled import Built, launch_cycles, load_model
     from tilewright.plan.pipes import cycles_per_trip
     from tilewright.sass.schedule import Schedule, Slot
 
@@ -104,3 +104,8 @@ def test_the_fast_simulation_is_the_shipped_one(scripts: tuple[ModuleType, Modul
         for warps, blocks in ((1, 3), (4, 1), (8, 2), (8, 5), (32, 1)):
             own = cycles_per_trip(schedule, warps, blocks, rates)
             assert fast(schedule, warps, blocks, rates) == pytest.approx(own, rel=1e-9)
+    model = load_model()
+    for blocks in (1, 132 * 8, 132 * 20 + 5):
+        build = Built(Schedule(trips[0][0], (), 60, 40, 30, "FFMA"), 64, 30_000, 128, blocks, 6000.0)
+        whole = launch_cycles("cp_async2", build, prediction.ARCH, model)
+        assert prediction.launch_cycles("cp_async2", build, model, fast) == pytest.approx(whole, rel=1e-9)

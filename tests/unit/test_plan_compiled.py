@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import re
+from dataclasses import asdict, replace
 from math import log
+from pathlib import Path
 
 import pytest
 from plan_samples import SM_90, igemm, igemm_budget
 
 from tilewright.arch.arch import load_arch
+from tilewright.plan import compiled
 from tilewright.plan.compiled import (
     BASELINE,
     Built,
@@ -26,6 +30,7 @@ from tilewright.plan.pipes import cycles_per_trip
 from tilewright.sass.schedule import Schedule, Slot
 
 MODEL = load_model()
+RATES = Path(compiled.__file__).with_name("rates.toml")
 FMA = Slot("fma", 1, weight=1)
 
 
@@ -56,6 +61,17 @@ def test_a_last_round_of_few_blocks_costs_less_than_a_whole_one() -> None:
     whole = 132 * 8
     assert at(whole) < at(whole + 1) < at(2 * whole)
     assert at(whole + 1) == at(whole + 132)
+
+
+def test_a_loop_whose_simulation_comes_to_no_end_is_not_predicted() -> None:
+    # Warps that wait for bulk copies which nobody issues: the one that copies stands at the barrier for good.
+    waits = FMA, Slot("issue", 1, phase=True), Slot("issue", 1, joins=True)
+    stuck = replace(kernel(), schedule=Schedule(waits, (), 1, 0, 0, "FFMA", 1.0), threads=1024)
+    assert cycles_per_trip(stuck.schedule, 32, 1, MODEL.rates) == float("inf")
+    assert launch_cycles("tma2", stuck, SM_90, MODEL) is None
+    assert launch_cycles("tma2", replace(stuck, blocks=None), SM_90, MODEL) is None
+    assert speedups({BASELINE: stuck, "ldg": kernel()}, SM_90, MODEL) == {}
+    assert speedups({BASELINE: kernel(), "tma2": stuck}, SM_90, MODEL) == {}
 
 
 def test_what_does_not_fit_is_not_predicted() -> None:
@@ -142,3 +158,43 @@ def test_nothing_worth_its_risk_leaves_the_baseline_first() -> None:
     assert found.verdict == "do_not_pipeline"
     assert any("baseline stays first" in reason for reason in found.reasons)
     assert found.reasons[0].startswith("The published thresholds alone say otherwise")
+
+
+def gaining() -> dict[str, Built]:
+    return {BASELINE: kernel(loads=6, blocks=132 * 8), "ldg": kernel(blocks=132 * 8)}
+
+
+def test_without_a_pipelined_build_the_verdict_is_what_was_expected() -> None:
+    builds = {BASELINE: kernel(), "widen": kernel()}
+    before, found = decide(igemm(), igemm_budget(), SM_90), decide_built(igemm(), igemm_budget(), SM_90, builds)
+    assert (found.verdict, found.reasons[0]) == (before.verdict, before.reasons[0])
+    assert found.best is None
+
+
+def test_unknown_ops_per_load_tells_what_the_builds_promise() -> None:
+    found = decide_built(replace(igemm(), ops_per_load=None), igemm_budget(), SM_90, gaining())
+    assert found.verdict == "pipeline"
+    assert found.reasons[0].startswith("ops_per_load is not known")
+    assert f"{found.predicted['ldg'].speedup:.2f}x" in found.reasons[0]
+    assert not any("thresholds alone" in reason for reason in found.reasons)
+
+
+def test_thresholds_are_blamed_only_for_what_they_say() -> None:
+    few = decide_built(replace(igemm(), num_tiles=3), igemm_budget(), SM_90, gaining())
+    assert few.verdict == "try_both"
+    assert few.reasons[0].endswith("no gain is promised.")
+    # The thresholds say "pipeline" here, and so do the builds.
+    assert decide_built(igemm(), igemm_budget(), SM_90, gaining()).verdict == "pipeline"
+    assert not any("thresholds alone" in reason for reason in few.reasons)
+
+
+def test_the_shipped_rates_are_the_mean_of_the_two_recorded_fits() -> None:
+    record = json.loads((Path(__file__).parents[2] / "benchmarks/results/h200-prediction.json").read_text("utf-8"))
+    assert len(record["cases"]) == MODEL.cases
+    own = {**asdict(MODEL.rates), "block_cycles": MODEL.block_cycles}
+    for name, value in record["fitted"]["a"].items():
+        assert own[name] == pytest.approx((value * record["fitted"]["b"][name]) ** 0.5, rel=1e-3)
+    for kind, spread in record["shipped_spreads"].items():
+        assert asdict(MODEL.spreads[kind]) == pytest.approx(spread, abs=6e-4)
+    calibrated = re.findall(r"^(\w+) = .*kind = \"calibrated\"", RATES.read_text("utf-8"), re.MULTILINE)
+    assert set(calibrated) == record["fitted"]["a"].keys()

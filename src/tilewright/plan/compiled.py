@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from math import log
+from math import isfinite, log
 from pathlib import Path
 
 from tilewright.arch.arch import Arch, load_arch
@@ -22,8 +22,6 @@ from tilewright.sass.schedule import Schedule
 BASELINE = "baseline"
 # A K-loop of unknown length counts as one so long that nothing round it matters.
 _LONG = 1e9
-# A launch that fills less than one round of the SMs, or goes round fewer tiles, has a spread of its own.
-_FEW_TILES = 16
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class Model:
         blend: of the last round, how much of it runs beside the round before.
         spreads: by kind of variant.
         elsewhere: by how much ranges are wider on other architectures: their logarithms are multiplied.
-        cards: what it was calibrated on. cases: how many (kernel, size) cases.
+        cards: what it was calibrated on. cases: (kernel, size) cases that the spreads are taken from.
     """
 
     rates: Rates
@@ -157,7 +155,10 @@ def first_tile_cycles(label: str, rates: Rates) -> float:
 
 
 def launch_cycles(label: str, built: Built, arch: Arch, model: Model) -> float | None:
-    """Cycles of a launch (of a block, where it is not known how many there are); None where no block fits on an SM."""
+    """Cycles of a launch (of a block, where it is not known how many there are).
+
+    None where no block fits on an SM, or where the simulated K-loop comes to no end: it was read wrongly then.
+    """
     fit = occupancy(arch, built.threads, built.registers, built.smem_bytes).blocks_per_sm
     if fit < 1:
         return None
@@ -172,7 +173,7 @@ def launch_cycles(label: str, built: Built, arch: Arch, model: Model) -> float |
         return math * loop + once + model.edge_cycles * edges
 
     if built.blocks is None:
-        return round_of(fit) / fit
+        return _ended(round_of(fit) / fit)
     most = -(-built.blocks // sms_of(arch.name))  # of the SM that gets the most
     resident = min(fit, most)
     whole, rest = divmod(most, resident)
@@ -180,12 +181,16 @@ def launch_cycles(label: str, built: Built, arch: Arch, model: Model) -> float |
     last = 0.0
     if rest:
         last = (1 - model.blend) * round_of(rest) + model.blend * full * rest / resident
-    return whole * full + last + model.launch_cycles
+    return _ended(whole * full + last + model.launch_cycles)
+
+
+def _ended(cycles: float) -> float | None:
+    return cycles if isfinite(cycles) else None
 
 
 @lru_cache(maxsize=16)
 def sms_of(arch: str) -> int:
-    """Of the largest card known."""
+    """Of the largest card known; 1 where none is: then a launch is so many rounds that a rest hardly counts."""
     return max((device.sms for device in known_devices() if device.arch == arch), default=1)
 
 
@@ -202,7 +207,7 @@ def speedups(builds: Mapping[str, Built], arch: Arch, model: Model) -> dict[str,
 def ranked(predicted: Mapping[str, float], arch: Arch, model: Model) -> tuple[str, ...]:
     """Labels, the best first, the baseline among them: by predicted speedup less what is not trusted of it.
 
-    Of equals, as far as two digits show, the one that takes less comes first: fewer stages, then the baseline.
+    Of equals, as far as two digits show, the baseline comes first, then labels as they sort: of one kind, fewer stages.
     """
     scores = {label: log(speedup) - model.spread(label, arch).caution for label, speedup in predicted.items()}
     scores[BASELINE] = 0.0

@@ -79,6 +79,7 @@ class Decision:
             architecture and the copies allow. Beside them what is no pipelining: ``widen``, ``cap_registers``,
             ``retile`` alone and in rings (``retile2``, …); the last two once they are compiled.
         best: the key of a pipelined variant with the highest predicted speedup; of equals the one with fewer stages.
+            Once compiled, the first of them in the ranking.
         ranking: labels of what was compiled, ``baseline`` among them, the best first; empty before compiling.
         gain: the predicted split, or None where no cp.async variant is possible.
         reasons: sentences, the most important first.
@@ -171,14 +172,27 @@ def decide(facts: PlanFacts, plan: Budget, arch: Arch) -> Decision:
 def _verdict_of_builds(facts: PlanFacts, before: Decision, best: Prediction | None) -> tuple[Verdict, str]:
     """By the prediction; where the published thresholds say otherwise, that is told."""
     if best is None or (facts.num_tiles is not None and facts.num_tiles < MIN_TILES):
-        return "do_not_pipeline", before.reasons[0]
+        return before.verdict, before.reasons[0]
     verdict: Verdict = "try_both"
     if best.speedup < NO_GAIN:
         verdict = "do_not_pipeline"
     elif best.speedup >= CLEAR_GAIN and best.low > 1.0:
         verdict = "pipeline"
-    said = "The published thresholds alone say otherwise: " if verdict != before.verdict else ""
-    return verdict, f"{said}{before.reasons[0]}"
+    if facts.ops_per_load is None:
+        told = f"{best.speedup:.2f}x ({best.low:.2f} to {best.high:.2f})"
+        why = f"ops_per_load is not known; of the compiled variants that pipeline, {told} is predicted at best."
+        return _promised(facts, verdict, why)
+    alone, why = _by_thresholds(facts.ops_per_load, before.warps_per_sm)
+    said = "The published thresholds alone say otherwise: " if verdict != alone else ""
+    return _promised(facts, verdict, f"{said}{why}")
+
+
+def _promised(facts: PlanFacts, verdict: Verdict, why: str) -> tuple[Verdict, str]:
+    """The verdict, unless there are too few tiles to promise a gain."""
+    if verdict == "pipeline" and facts.num_tiles is not None and facts.num_tiles < TILES_FOR_A_GAIN:
+        few = f" But num_tiles is {facts.num_tiles}: prologue and epilogue do not amortise, so no gain is promised."
+        return "try_both", why + few
+    return verdict, why
 
 
 def _built_remarks(order: tuple[str, ...], own: Mapping[str, Prediction], arch: Arch, model: Model) -> list[str]:
@@ -262,10 +276,7 @@ def _verdict(facts: PlanFacts, warps: int, best: Prediction | None) -> tuple[Ver
         verdict, why = _by_prediction(best)
     else:
         verdict, why = _by_thresholds(facts.ops_per_load, warps)
-    if verdict == "pipeline" and facts.num_tiles is not None and facts.num_tiles < TILES_FOR_A_GAIN:
-        few = f" But num_tiles is {facts.num_tiles}: prologue and epilogue do not amortise, so no gain is promised."
-        return "try_both", why + few
-    return verdict, why
+    return _promised(facts, verdict, why)
 
 
 def _by_thresholds(ops_per_load: float, warps: int) -> tuple[Verdict, str]:
