@@ -21,6 +21,7 @@ from tilewright.receipt.record import variant_label
 from tilewright.sass.listing import disassemble
 from tilewright.sass.schedule import Schedule, schedule_of
 from tilewright.settings import Settings
+from tilewright.workflow.built import warps_math
 from tilewright.workflow.study import StudiedVariant, Study
 
 # Medians whose interquartile range is wider than this share of them say little: those contenders are left out.
@@ -79,8 +80,9 @@ def _cases(study: Study, spec: Any, rows: list[dict[str, Any]], settings: Settin
                 continue
             artifact, change, smem_bytes, side = parts[label]
             launch = bind(spec, row["set"], study.constants, change)
-            math = _math(study, spec, row["dims"]) * (0.5 if side == "BM" else 1.0)
+            before = prod(bind(spec, row["set"], study.constants).block)
             threads, blocks = prod(launch.block), prod(launch.grid)
+            math = warps_math(_math(study, spec, row["dims"]), side, before, threads)
             builds[label] = Built(schedule, artifact.resources.registers, smem_bytes, threads, blocks, math)
         if BASELINE in builds and len(builds) > 1:
             measured = {label: row["contenders"][label]["median_us"] for label in builds}

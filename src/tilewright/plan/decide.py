@@ -60,7 +60,10 @@ class Prediction:
 
 @dataclass(frozen=True)
 class GainSplit:
-    """What the predicted gain of the best cp.async variant is made of: factors, whose product is its speedup."""
+    """What the predicted gain of the best cp.async variant is made of: factors, whose product is its speedup.
+
+    Both before anything is compiled: of the compiled variants' predictions it is no longer the product.
+    """
 
     width: float
     async_copy: float

@@ -163,7 +163,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class PredictedGain:
-    """What the predicted gain of the best variant is made of: factors whose product is its speedup."""
+    """What the best cp.async variant's gain, as predicted before compiling, is made of: factors."""
 
     width: float | None = None
     async_copy: float | None = None

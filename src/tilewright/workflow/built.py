@@ -60,15 +60,23 @@ def built(
     schedule = schedule_of(function, (block[0], block[1], block[2]), boxes) if function is not None else None
     if schedule is None:
         return None
+    threads = block[0] * block[1] * block[2]
     return Built(
         schedule,
         used.registers or artifact.resources.registers,
         used.smem_bytes or 0,
-        block[0] * block[1] * block[2],
+        threads,
         prod(launch.grid) if launch is not None else None,
-        # Half of the rows, twice the blocks: each has half of the math.
-        math / 2 if math is not None and side == "BM" else math,
+        warps_math(math, side, bench.threads or threads, threads) if math is not None else None,
     )
+
+
+def warps_math(math: float, side: str, before: int, threads: int) -> float:
+    """Math of a warp where the baseline's has ``math``.
+
+    Half of the rows, twice the blocks: each has half of it. Fewer threads a block than before: each has more.
+    """
+    return (math / 2 if side == "BM" else math) * before / threads
 
 
 def rows_of(change: LaunchChange) -> list[int]:
