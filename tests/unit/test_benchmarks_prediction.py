@@ -47,6 +47,16 @@ def test_the_summary_follows_from_the_cases(kept: dict[str, Any], scripts: tuple
         assert score.summary(rows) == kept["summary"][name]
 
 
+def test_the_shipped_spreads_follow_from_the_cases(
+    kept: dict[str, Any], scripts: tuple[ModuleType, ModuleType]
+) -> None:
+    prediction, score = scripts
+    found = score.spreads_of(kept["cases"], prediction.kind_of)
+    assert found.keys() == kept["shipped_spreads"].keys()
+    for kind, spread in found.items():
+        assert spread == pytest.approx(kept["shipped_spreads"][kind], abs=1e-3)
+
+
 def test_the_page_shows_the_recorded_figures(kept: dict[str, Any], scripts: tuple[ModuleType, ModuleType]) -> None:
     prediction, score = scripts
     page = (BENCHMARKS.parent / "docs" / "prediction.md").read_text("utf-8")
@@ -63,6 +73,7 @@ def test_the_decision_is_close_to_the_best_and_better_than_rules(kept: dict[str,
     rules = found["regret"]
     own = rules["the decision"]["mean"]
     assert own <= 1.05
+    assert rules["the decision"]["max"] <= 1.25
     assert all(own < other["mean"] for name, other in rules.items() if name != "the decision")
     assert found["coverage"] >= 0.80
 
