@@ -89,6 +89,20 @@ def test_without_a_choice_the_best_prediction_is_judged() -> None:
     assert variant.label == "cp_async2"
 
 
+def test_without_a_choice_the_first_of_the_ranking_is_judged() -> None:
+    receipt = replace(samples.with_gpu(), choice=None)
+    assert receipt.decision is not None
+    made = ("accepted", "built")
+    first = next(v.label for v in receipt.variants if v.status in made and v.label != "cp_async2")
+    ranked = replace(receipt, decision=replace(receipt.decision, ranking=("baseline", first, "cp_async2")))
+    variant = judged_variant(ranked)
+    assert variant is not None
+    assert variant.label == first
+    assert ranked.decision is not None
+    # What was not ranked comes behind what was, by its prediction.
+    assert sorted(("ldg9", "cp_async2", first), key=ranked.decision.rank) == [first, "cp_async2", "ldg9"]
+
+
 def test_an_ambiguous_time_is_not_known() -> None:
     good = samples.with_gpu()
     chosen = next(v for v in good.variants if v.label == "cp_async2")

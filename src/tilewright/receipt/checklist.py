@@ -21,17 +21,14 @@ ITEMS = (
 
 
 def judged_variant(receipt: Receipt) -> Variant | None:
-    """The variant that the checklist speaks of: the choice, else the made one with the highest predicted speedup."""
+    """The variant that the checklist speaks of: the choice, else the made one that the decision ranks first."""
     made = [variant for variant in receipt.variants if variant.status in ("accepted", "built")]
     if receipt.choice is not None:
         made = [variant for variant in made if variant.label == receipt.choice.label] or made
-    predicted = receipt.decision.predicted if receipt.decision else {}
-
-    def rank(variant: Variant) -> float:
-        prediction = predicted.get(variant.label)
-        return prediction.speedup if prediction and prediction.speedup is not None else 0.0
-
-    return max(made, key=rank, default=None)  # max keeps the first of equals
+    decision = receipt.decision
+    if decision is None:
+        return made[0] if made else None
+    return min(made, key=lambda variant: decision.rank(variant.label), default=None)  # min keeps the first of equals
 
 
 def build_checklist(receipt: Receipt) -> tuple[ChecklistItem, ...]:

@@ -177,6 +177,9 @@ class Decision:
     Attributes:
         flop_per_byte: from the tile: FLOP per byte loaded into shared memory.
         ops_per_load: from the SASS: matrix (or FMA) instructions per global load instruction in the steady state.
+        ranking: of what was compiled, ``baseline`` among it, the labels in the order in which the decision would take
+            them: not quite that of `predicted`, since a kind whose predictions are less to be trusted counts for less.
+            Empty where nothing was.
     """
 
     verdict: DecisionVerdict
@@ -186,6 +189,13 @@ class Decision:
     predicted: dict[str, Prediction] = field(default_factory=dict)
     gain: PredictedGain | None = None
     reasons: tuple[str, ...] = ()
+    ranking: tuple[str, ...] = ()
+
+    def rank(self, label: str) -> tuple[int, float]:
+        """A variant's place, to sort by: the ranking first, then the predicted speedup."""
+        place = self.ranking.index(label) if label in self.ranking else len(self.ranking)
+        prediction = self.predicted.get(label)
+        return place, -(prediction.speedup or 0.0) if prediction is not None else 0.0
 
 
 @dataclass(frozen=True)

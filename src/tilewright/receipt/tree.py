@@ -113,17 +113,17 @@ def _verdict(receipt: Receipt) -> str:
 
 
 def _best(receipt: Receipt) -> str:
-    """The fastest of what was timed, else the best prediction, of the variants that can be had."""
+    """The fastest of what was timed, else what the decision ranks first, of the variants that can be had."""
     usable = [v for v in receipt.variants if v.status in ("accepted", "built")]
     timed: list[tuple[float, Variant]] = [(v.measure.speedup, v) for v in usable if v.measure.speedup is not None]
     if timed:
         speedup, variant = max(timed, key=lambda pair: pair[0])
         return f"{variant.label} {speedup:.2f}x"
-    predicted = receipt.decision.predicted if receipt.decision is not None else {}
-    guessed = [(predicted[v.label].speedup or 0.0, v) for v in usable if v.label in predicted]
-    if guessed:
-        speedup, variant = max(guessed, key=lambda pair: pair[0])
-        return f"{variant.label} ~{speedup:.2f}x"
+    decision = receipt.decision
+    guessed = [v.label for v in usable if v.label in decision.predicted] if decision is not None else []
+    if decision is not None and guessed:
+        label = min(guessed, key=decision.rank)
+        return f"{label} ~{decision.predicted[label].speedup or 0.0:.2f}x"
     return "-"
 
 

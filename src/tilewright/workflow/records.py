@@ -80,6 +80,8 @@ def budget_records(budget: Budget) -> tuple[tuple[record.BudgetRow, ...], tuple[
 def decision_record(decision: Decision, made: set[str]) -> record.Decision:
     """The decision, with predictions for the variants that were asked for."""
     gain = decision.gain
+    # Of two orders of one variant the better one; labels of builds as they are in `predicted`.
+    order = dict.fromkeys(label.split("/")[0] for label in decision.ranking)
     return record.Decision(
         decision.verdict,
         decision.flop_per_byte,
@@ -88,6 +90,7 @@ def decision_record(decision: Decision, made: set[str]) -> record.Decision:
         {k: record.Prediction(p.speedup, p.low, p.high) for k, p in decision.predicted.items() if k in made},
         record.PredictedGain(gain.width, gain.async_copy, gain.overlap) if gain is not None else None,
         tuple(decision.reasons),
+        tuple(label for label in order if label in made or label == "baseline"),
     )
 
 
