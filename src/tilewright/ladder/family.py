@@ -49,6 +49,10 @@
       { resource = "spill_bytes", equals = 0 },
     ]
 
+Families whose kernels differ in a macro only share rungs: ``shares = "unary"`` and ``defines = { OP = "relu" }`` under
+``[family]`` stand for the arguments, sizes and rungs of ``kernels/unary/shared.toml``, every rung with those defines.
+Files that it names lie beside it.
+
 ``args`` of a rung or of a pass is a list of names (of the family's arguments, or of the rung's ``scratch``) and of
 tables; a table adds to the argument of its name, or is a new one. Without it the family's arguments are taken. The
 element type comes as the macros ``TW_T`` (``float``, ``__half``, ``__nv_bfloat16``) and ``TW_T_BYTES``; expressions may

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from tilewright.errors import TilewrightError
 from tilewright.ladder.family import RELATIONS, SPECIALS, Claim, Family, KernelLaunch, Limit, MapTable, Rung
 from tilewright.launch.dtypes import DTYPES
 from tilewright.launch.expressions import Place, parse
-from tilewright.launch.toml_lines import TomlLines
+from tilewright.launch.toml_lines import TomlLines, read_lines
 
 ELEMENT = "T"
 FAMILY_KEYS = (
     *("name", "title", "op", "reference", "dtypes", "sizes", "bytes", "flops", "length", "exact", "specials", "args"),
+    *("shares", "defines"),
 )
 LAUNCH_KEYS = ("kernel", "grid", "block", "shared_bytes", "args", "tensor_maps", "map_flag")
 RUNG_KEYS = (
@@ -91,14 +93,16 @@ def read_family(name: str, file: Path, data: Mapping[str, Any], lines: TomlLines
     table = root.part("family").only(FAMILY_KEYS)
     if table.get("name", str, name) != name:
         raise table.error("bad_value", f"family.name is '{table.data['name']}', and the folder '{name}'.", "name")
-    args = tuple(_argument(part) for part in table.parts("args"))
+    home, common = _common(root, table)
+    args = tuple(_argument(part) for part in common.parts("args"))
     if not args:
-        raise table.error("missing_key", "family.args is missing.")
+        raise common.error("missing_key", "family.args is missing.")
     dtypes = _dtypes(table, None)
-    sizes = _sizes(table)
-    rungs = tuple(_rung(part, args, dtypes, sizes) for part in root.parts("rung"))
+    sizes = _sizes(common)
+    defines = table.get("defines", dict, {})
+    rungs = tuple(_rung(part, args, dtypes, sizes, defines) for part in home.parts("rung"))
     if not rungs:
-        raise root.error("missing_key", "there is no [[rung]].")
+        raise home.error("missing_key", "there is no [[rung]].")
     specials = table.texts("specials", SPECIALS)
     odd = [s for s in specials if s not in SPECIALS]
     if odd:
@@ -120,6 +124,26 @@ def read_family(name: str, file: Path, data: Mapping[str, Any], lines: TomlLines
         args,
         rungs,
     )
+
+
+def _common(root: _Part, table: _Part) -> tuple[_Part, _Part]:
+    """Where rungs stand, and where sizes and arguments do: in the file itself, or in what it ``shares``."""
+    if "shares" not in table.data:
+        return root, table
+    file = table.file.parent.parent / table.get("shares", str) / "shared.toml"
+    for own, part in (("rung", root), ("sizes", table), ("args", table)):
+        if own in part.data:
+            raise part.error("unknown_key", f"{part.dotted(own)} is that of {file.parent.name}/shared.toml.", own)
+    try:
+        text = file.read_text("utf-8")
+        data = tomllib.loads(text)
+    except OSError:
+        raise table.error("bad_value", f"there is no {file.parent.name}/shared.toml.", "shares") from None
+    except tomllib.TOMLDecodeError as error:
+        raise TilewrightError("ladder/bad_toml", f"{error}.", {"file": str(file)}) from None
+    home = _Part(data, (), file, read_lines(text)).only(("family", "rung"))
+    home.get("family", dict)
+    return home, home.part("family").only(("sizes", "args"))
 
 
 def _sizes(table: _Part) -> dict[str, dict[str, int]]:
@@ -155,7 +179,13 @@ def _argument(part: _Part) -> ArgTable:
     return dict(part.data)
 
 
-def _rung(part: _Part, args: tuple[ArgTable, ...], dtypes: tuple[str, ...], sizes: Mapping[str, Any]) -> Rung:
+def _rung(
+    part: _Part,
+    args: tuple[ArgTable, ...],
+    dtypes: tuple[str, ...],
+    sizes: Mapping[str, Any],
+    defines: Mapping[str, str | int | float],
+) -> Rung:
     part.only(RUNG_KEYS)
     file = part.file.with_name(part.get("file", str))
     if not file.is_file():
@@ -172,7 +202,7 @@ def _rung(part: _Part, args: tuple[ArgTable, ...], dtypes: tuple[str, ...], size
         taken,
         part.get("min_arch", str, None),
         part.get("generated_from", str, None),
-        dict(part.get("defines", dict, {})),
+        {**defines, **part.get("defines", dict, {})},
         part.texts("flags"),
         _limits(part, "limits", sizes["default"]),
         _limits(part, "best_for", sizes["default"]),
