@@ -136,11 +136,13 @@ class _Signature:
         first = next(iter(inputs.values()))
         element = next((v.dtype for n, v in inputs.items() if self.kept[n] == ELEMENT), None)
         sizes = self._sizes(inputs)
+        line = next((v.shape for n, v in inputs.items() if n in self.family.flat), ())
         out = {}
         for arg in self.made:
             is_element = element is not None and self.kept[arg.name] == ELEMENT
             dtype = element if is_element else getattr(torch, arg.dtype.name)
-            out[arg.name] = torch.empty([_extent(e, sizes) for e in arg.shape or ()], dtype=dtype, device=first.device)
+            extents = line if arg.name in self.family.flat else [_extent(e, sizes) for e in arg.shape or ()]
+            out[arg.name] = torch.empty(extents, dtype=dtype, device=first.device)
         return out
 
     def returned(self, outputs: dict[str, Any]) -> Any:
@@ -152,6 +154,9 @@ class _Signature:
         found: dict[str, Any] = {}
         for arg in self.inputs:
             tensor = inputs[arg.name]
+            if arg.name in self.family.flat:
+                _take(found, (arg.shape or ())[0], tensor.numel(), self.sizes)
+                continue
             need = len(arg.shape or ())
             if tensor.dim() != need:
                 message = f"'{arg.name}' of {self.family.name} has {tensor.dim()} dimensions; it needs {need}."

@@ -12,6 +12,7 @@
     length    = "1"                             # of the longest sum, which decides the tolerance (default 1)
     exact     = true                            # results equal the reference bit for bit (default false)
     specials  = ["nan", "inf", "-inf", "denormal"]   # that inputs may hold (the default; a family may take fewer)
+    flat      = ["x"]       # arrays of one dimension that callers may give in any rank (default none)
 
     [family.sizes]                              # sets named default and large* are for a card, the others are emulated
     default = { M = 16384, N = 16384 }
@@ -41,6 +42,7 @@
     # align_bytes = 16,   # every array that it is given has to begin at a multiple of it (views may begin anywhere)
     # map_flag = "has_map",   # behind the maps: 0 where they cannot be made (a pitch that is no multiple of 16 bytes)
     # scratch = [ { name = "partial", dtype = "float32", shape = ["64"] } ]
+    # kept = ["ticket"],   # of the scratch: zero before the first launch, and left so by each; nobody clears it again
     # passes = [ { kernel = "second", grid = [1], block = [256], args = [{ name = "partial", role = "in" }, "y"] } ]
     shows = [
       { counter = "global_store_sectors", against = "01_naive", ratio_at_most = 0.3 },
@@ -180,6 +182,7 @@ class Rung:
         defines, flags: for the compiler.
         limits: by size. best_for: by size, where the rung is chosen when none is named.
         align_bytes: what the addresses of its arrays have to be multiples of.
+        kept: arrays of its own that stay from launch to launch, zero at first, see `workspaces`.
         sized: further defines, expressions in the sizes and ``item_bytes``: how a card should have it at sizes.
         sized_limits: the most that it then takes of a size.
         claims: what it has to show. line: in ``ladder.toml``.
@@ -198,6 +201,7 @@ class Rung:
     limits: Mapping[str, Limit] = field(default_factory=dict)
     best_for: Mapping[str, Limit] = field(default_factory=dict)
     align_bytes: int = 1
+    kept: tuple[str, ...] = ()
     sized: Mapping[str, str] = field(default_factory=dict)
     sized_limits: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
@@ -240,6 +244,7 @@ class Family:
         exact: results equal the reference, rounded. specials: of ``SPECIALS``, those that inputs may hold.
         args: of the operation, complete tables.
         rungs: in order.
+        flat: arrays of one dimension that callers may give in any rank.
     """
 
     name: str
@@ -256,6 +261,7 @@ class Family:
     specials: tuple[str, ...]
     args: tuple[Mapping[str, Any], ...]
     rungs: tuple[Rung, ...]
+    flat: tuple[str, ...] = ()
 
     def rung(self, name: str) -> Rung:
         """The rung of that name, or whose name begins so (``02``), or ends so (``coalesced``).

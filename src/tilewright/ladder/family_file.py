@@ -16,14 +16,14 @@ from tilewright.launch.toml_lines import TomlLines, read_lines
 ELEMENT = "T"
 FAMILY_KEYS = (
     *("name", "title", "op", "reference", "dtypes", "sizes", "bytes", "flops", "length", "exact", "specials", "args"),
-    *("shares", "defines"),
+    *("shares", "defines", "flat"),
 )
 LAUNCH_KEYS = ("kernel", "grid", "block", "shared_bytes", "args", "tensor_maps", "map_flag")
 RUNG_KEYS = (
     *LAUNCH_KEYS,
     *("file", "technique", "changes", "defines", "flags", "dtypes", "min_arch", "generated_from", "limits", "best_for"),
     *("sized", "sized_limits", "align_bytes"),
-    *("scratch", "passes", "shows"),
+    *("scratch", "kept", "passes", "shows"),
 )
 CLAIM_KEYS = ("counter", "sass", "resource", "against", "size", "dtype", *RELATIONS)
 ARG_KEYS = ("name", "dtype", "shape", "strides", "fill", "role", "alias_of", "offset", "value")
@@ -123,6 +123,7 @@ def read_family(name: str, file: Path, data: Mapping[str, Any], lines: TomlLines
         specials,
         args,
         rungs,
+        _named(table, "flat", [arg for arg in args if len(arg.get("shape", ())) == 1]),
     )
 
 
@@ -207,11 +208,21 @@ def _rung(
         _limits(part, "limits", sizes["default"]),
         _limits(part, "best_for", sizes["default"]),
         part.get("align_bytes", int, 1),
+        _named(part, "kept", part.data.get("scratch", [])),
         _expressions(part, "sized", part.get("sized", dict, {})),
         _expressions(part, "sized_limits", sizes["default"]),
         tuple(_claim(p, taken, sizes) for p in part.parts("shows")),
         part.line(),
     )
+
+
+def _named(part: _Part, key: str, tables: Sequence[ArgTable]) -> tuple[str, ...]:
+    names = part.texts(key)
+    known = [table["name"] for table in tables]
+    for name in names:
+        if name not in known:
+            raise part.error("bad_value", f"{part.dotted(key)}: '{name}' is none of {', '.join(known)}.", key)
+    return names
 
 
 def _scratch(part: _Part) -> ArgTable:

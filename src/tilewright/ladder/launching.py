@@ -15,7 +15,8 @@ from tilewright.ladder.compiling import CompiledRung, compile_rung
 from tilewright.ladder.family import Family, Rung, load_family
 from tilewright.ladder.family_file import ELEMENT
 from tilewright.ladder.specs import bound_launches, cleared_before, operation_spec, rung_spec
-from tilewright.ladder.views import DeviceView, bound_operation, device_view_of
+from tilewright.ladder.views import DeviceView, bound_operation, device_view_of, flattened
+from tilewright.ladder.workspaces import Workspaces
 from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
 from tilewright.launch.tensor_maps import BoundTensorMap
 from tilewright.settings import Settings
@@ -39,11 +40,16 @@ class _Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """A rung at sizes, loaded on a card. ``scratch``: bytes of each array that is the rung's own."""
+    """A rung at sizes, loaded on a card.
+
+    Attributes:
+        scratch: bytes of each array that is the rung's own, for one call. kept: those that stay.
+    """
 
     rung: Rung
     steps: tuple[_Step, ...]
     scratch: Mapping[str, int]
+    kept: Workspaces | None = None
 
 
 class Ladder:
@@ -56,6 +62,7 @@ class Ladder:
         self._specs: dict[tuple[str, str], Any] = {}
         self._loaded: dict[Any, tuple[CompiledRung, list[Any]]] = {}
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
+        self._workspaces: dict[Any, Workspaces] = {}
         self._codes: list[Any] = []  # the loaded cubins, which must outlive their kernels
 
     def call(
@@ -85,8 +92,9 @@ class Ladder:
                 limit; ``ladder/launch`` where the driver refuses the launch.
         """
         views = {name: device_view_of(name, array, stream) for name, array in arrays.items()}
+        whole = self._family(family)
         try:
-            return self._launch(self._family(family), views, rung, sizes or {}, scalars or {}, stream)
+            return self._launch(whole, flattened(whole, views), rung, sizes or {}, scalars or {}, stream)
         except DeviceError as fault:
             raise TilewrightError("ladder/launch", f"{family} could not be launched: {fault}.") from None
 
@@ -119,9 +127,10 @@ class Ladder:
             if len(self._plans) > KEPT_PLANS:
                 self._plans.popitem(last=False)
         own = {name: _Scratch(count_bytes, stream) for name, count_bytes in plan.scratch.items()}
+        stay = plan.kept.at(stream) if plan.kept is not None else {}
 
         def pointer(name: str) -> int:
-            return own[name].pointer if name in own else views[name].pointer
+            return own[name].pointer if name in own else stay[name] if name in stay else views[name].pointer
 
         for step in plan.steps:
             for array in step.cleared:
@@ -161,7 +170,7 @@ class Ladder:
             _with_scalars(one, scalars) for one in bound_launches(compiled.spec, whole.sizes, compiled.constants)
         ]
         inputs = [b.name for b in whole.buffers if b.is_read_first]
-        cleared = cleared_before(launches, inputs)
+        cleared = cleared_before(launches, [*inputs, *rung.kept])
         for kernel, one in zip(kernels, launches, strict=True):
             if one.shared_bytes:
                 allow_shared_bytes(kernel.handle, one.shared_bytes, card)
@@ -172,7 +181,15 @@ class Ladder:
             for b in one.buffers
             if b.name not in views
         }
-        return Plan(rung, steps, scratch)
+        stay = {name: scratch.pop(name) for name in rung.kept}
+        return Plan(rung, steps, scratch, self._kept_by(rung, (family.name, dtype, card), stay))
+
+    def _kept_by(self, rung: Rung, whose: tuple[Any, ...], arrays: Mapping[str, int]) -> Workspaces | None:
+        """What a rung keeps on a card: the same at all sizes that give the arrays the same lengths."""
+        if not arrays:
+            return None
+        key = (*whose, rung.name, tuple(arrays.items()))
+        return self._workspaces.setdefault(key, Workspaces(arrays))
 
     def _card(self, index: int) -> GpuInfo:
         if index not in self._cards:

@@ -110,14 +110,17 @@ class RungStopwatch:
         own: dict[str, int] = {}
         known = {b.name for b in self._launch.buffers}
         launches = bound_launches(compiled.spec, self._launch.sizes, compiled.constants)
+        kept = compiled.spec.rung.kept
         for buffer in (b for launch in launches for b in launch.buffers):
             if buffer.name not in known and buffer.name not in own:
                 own[buffer.name] = self._allocated(_bytes_of(buffer))
+                if buffer.name in kept:
+                    fill(own[buffer.name], 0, _bytes_of(buffer), self._executor.stream_handle)
 
         def pointer(name: str) -> int:
             return own[name] if name in own else shared.pointer(name)
 
-        inputs = [b.name for b in self._launch.buffers if b.is_read_first]
+        inputs = [*(b.name for b in self._launch.buffers if b.is_read_first), *kept]
         steps = []
         for program, launch, cleared in zip(compiled.programs, launches, cleared_before(launches, inputs), strict=True):
             zeros = tuple((pointer(b.name), _bytes_of(b)) for b in cleared)

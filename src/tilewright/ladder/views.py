@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from tilewright.errors import TilewrightError
@@ -74,6 +76,31 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * max(shape[axis + 1], 1)
     return tuple(strides)
+
+
+def flattened(family: Family, views: Mapping[str, DeviceView]) -> dict[str, DeviceView]:
+    """Arrays that a family takes in any rank (``Family.flat``) as one line of all their elements; the others as given.
+
+    Raises:
+        TilewrightError: ``ladder/strides`` for elements that lie in no line.
+    """
+    lines = {name: _line(family, name, view) for name, view in views.items() if name in family.flat}
+    return {**views, **lines}
+
+
+def _line(family: Family, name: str, view: DeviceView) -> DeviceView:
+    count = math.prod(view.shape)
+    axes = [(stride, extent) for stride, extent in zip(view.strides, view.shape, strict=True) if extent != 1]
+    if not count or not axes:
+        return replace(view, shape=(count,), strides=(1,))
+    if len(family.flat) == 1:  # no other array is matched against it, so its order is nobody's business
+        axes.sort(key=lambda axis: -abs(axis[0]))
+    for (outer, _), (inner, extent) in pairwise(axes):
+        if outer != inner * extent:
+            message = f"'{name}' of {family.name} has the shape {view.shape} and the strides {view.strides}; "
+            message += "its elements have to lie at one distance from each other."
+            raise TilewrightError("ladder/strides", message, {}, "Give a contiguous copy.")
+    return replace(view, shape=(count,), strides=(axes[-1][0],))
 
 
 def sizes_of(
