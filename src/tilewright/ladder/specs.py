@@ -21,8 +21,12 @@ from tilewright.launch.tensor_maps import FlagArg, TensorMapArg
 INCLUDE = KERNELS / "include"
 # NumPy's name → the type's in CUDA.
 CUDA_NAMES = {
-    **{"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16", "float64": "double"},
-    **{"int32": "int", "uint8": "unsigned char"},
+    "float32": "float",
+    "float16": "__half",
+    "bfloat16": "__nv_bfloat16",
+    "float64": "double",
+    "int32": "int",
+    "uint8": "unsigned char",
 }
 
 
