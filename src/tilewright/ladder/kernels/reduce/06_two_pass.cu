@@ -1,0 +1,63 @@
+// Each block leaves its sum behind, and a second launch adds those up, always in the same order: the result is the same
+// bits every time, nothing has to be zero before, and nobody waits for an address that others add to.
+#include "block.cuh"
+#include "elements.cuh"
+#include "line.cuh"
+#include "streams.cuh"
+#include "sums.cuh"
+
+#ifndef THREADS
+#define THREADS 128
+#define LOADS 4   // packs of a thread that are under way together
+#define BLOCKS 4  // at most; a card gets more
+#endif
+// Blocks of an SM: the compiler keeps to the registers that so many leave each other.
+constexpr int RESIDENT = (LOADS <= 4 ? 1536 : 1024) / THREADS;
+constexpr int ADDERS = 256;  // threads of the second launch
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+reduce(const TW_T* __restrict__ x, float* __restrict__ partial, long long N, long long stride_x) {
+    __shared__ float block_sums[THREADS / 32];
+    const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;
+    float sums[LOADS] = {};
+    if (stride_x == 1) {
+        const Line line = line_of(x, N);
+        const TW_T* packs = x + line.head;
+        long long first = (long long)blockIdx.x * (THREADS * LOADS) + threadIdx.x;
+        #pragma unroll 1
+        for (; first + (LOADS - 1) * THREADS < line.packs; first += (long long)gridDim.x * (THREADS * LOADS)) {
+            Pack read[LOADS];
+            #pragma unroll
+            for (int i = 0; i < LOADS; ++i) read[i] = load_pack_once(packs + (first + i * THREADS) * TW_PACK);
+            #pragma unroll
+            for (int i = 0; i < LOADS; ++i) sums[i] += sum_of(read[i]);
+        }
+        if (first < line.packs) {  // fewer than LOADS are left: behind the end the last one is read again, as zeros
+            Pack read[LOADS];
+            #pragma unroll
+            for (int i = 0; i < LOADS; ++i)
+                read[i] = load_pack_once(packs + min(first + i * THREADS, line.packs - 1) * TW_PACK);
+            #pragma unroll
+            for (int i = 0; i < LOADS; ++i) sums[i] += sum_of(only_if(first + i * THREADS < line.packs, read[i]));
+        }
+        if (thread < line.loose) sums[0] += to_float(x[loose_at(line, thread)]);
+    } else {
+        #pragma unroll 1
+        for (long long i = thread; i < N; i += (long long)gridDim.x * THREADS) sums[0] += to_float(x[i * stride_x]);
+    }
+    float sum = sums[0];
+    #pragma unroll
+    for (int i = 1; i < LOADS; ++i) sum += sums[i];
+    sum = block_sum(sum, block_sums);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+// One block; blocks: how many there were.
+extern "C" __global__ void __launch_bounds__(ADDERS)
+add(const float* __restrict__ partial, TW_T* __restrict__ y, int blocks) {
+    __shared__ float sums[ADDERS / 32];
+    float sum = 0.0f;
+    for (int i = threadIdx.x; i < blocks; i += ADDERS) sum += partial[i];
+    sum = block_sum(sum, sums);
+    if (threadIdx.x == 0) from_float(*y, sum);
+}

@@ -1,0 +1,67 @@
+// One launch: each block leaves its sum behind and draws a ticket, and the one that draws the last adds the sums up, in
+// the same order whichever block it is. The ticket is 0 again behind it. What fits one block needs neither.
+#include "block.cuh"
+#include "elements.cuh"
+#include "last.cuh"
+#include "line.cuh"
+#include "streams.cuh"
+#include "sums.cuh"
+
+#ifndef THREADS
+#define THREADS 128
+#define LOADS 4   // packs of a thread that are under way together
+#define BLOCKS 4  // at most; a card gets more
+#endif
+// Blocks of an SM: the compiler keeps to the registers that so many leave each other.
+constexpr int RESIDENT = (LOADS <= 4 ? 1536 : 1024) / THREADS;
+
+// ticket: 0, and 0 again at the end.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+reduce(const TW_T* __restrict__ x, float* partial, unsigned* ticket, TW_T* __restrict__ y, long long N,
+       long long stride_x) {
+    __shared__ float block_sums[THREADS / 32], last_sums[THREADS / 32];
+    __shared__ bool is_last;
+    const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;
+    float sums[LOADS] = {};
+    if (stride_x == 1) {
+        const Line line = line_of(x, N);
+        const TW_T* packs = x + line.head;
+        long long first = (long long)blockIdx.x * (THREADS * LOADS) + threadIdx.x;
+        #pragma unroll 1
+        for (; first + (LOADS - 1) * THREADS < line.packs; first += (long long)gridDim.x * (THREADS * LOADS)) {
+            Pack read[LOADS];
+            #pragma unroll
+            for (int i = 0; i < LOADS; ++i) read[i] = load_pack_once(packs + (first + i * THREADS) * TW_PACK);
+            #pragma unroll
+            for (int i = 0; i < LOADS; ++i) sums[i] += sum_of(read[i]);
+        }
+        if (first < line.packs) {  // fewer than LOADS are left: behind the end the last one is read again, as zeros
+            Pack read[LOADS];
+            #pragma unroll
+            for (int i = 0; i < LOADS; ++i)
+                read[i] = load_pack_once(packs + min(first + i * THREADS, line.packs - 1) * TW_PACK);
+            #pragma unroll
+            for (int i = 0; i < LOADS; ++i) sums[i] += sum_of(only_if(first + i * THREADS < line.packs, read[i]));
+        }
+        if (thread < line.loose) sums[0] += to_float(x[loose_at(line, thread)]);
+    } else {
+        #pragma unroll 1
+        for (long long i = thread; i < N; i += (long long)gridDim.x * THREADS) sums[0] += to_float(x[i * stride_x]);
+    }
+    float sum = sums[0];
+    #pragma unroll
+    for (int i = 1; i < LOADS; ++i) sum += sums[i];
+    sum = block_sum(sum, block_sums);
+    if (gridDim.x > 1) {
+        if (threadIdx.x == 0) {
+            partial[blockIdx.x] = sum;
+            is_last = draws_last(ticket);
+        }
+        __syncthreads();
+        if (!is_last) return;
+        sum = 0.0f;
+        for (int i = threadIdx.x; i < gridDim.x; i += THREADS) sum += __ldcg(partial + i);  // past L1: others wrote it
+        sum = block_sum(sum, last_sums);
+    }
+    if (threadIdx.x == 0) from_float(*y, sum);
+}
