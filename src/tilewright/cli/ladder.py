@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
@@ -19,7 +20,7 @@ EXAMPLE = """Example: tilewright ladder list
          tilewright ladder show transpose --rung padded
          tilewright ladder show transpose --rung vector --dtype float16 --out out
          tilewright ladder run transpose --dtype float16 --size ragged
-         tilewright ladder bench transpose --dtype all
+         tilewright ladder bench transpose --dtype all --sweep
 
 Exit codes: 0 done; 1 a rung is wrong, or does not show what it claims; 2 bad input; 3 no GPU to time it on."""
 
@@ -127,9 +128,19 @@ def bench(
     rung: str | None = None,
     dtype: str | None = None,
     size: str | None = None,
+    sweep: Annotated[bool, Parameter(show_default=False)] = False,
+    alone: Annotated[bool, Parameter(show_default=False)] = False,
+    compile: Literal["auto", "static", "off"] = "auto",
+    autotune: Annotated[bool, Parameter(show_default=False)] = False,
+    triton_tutorials: Path | None = None,
+    seconds: float = 0.5,
+    build_only: Annotated[bool, Parameter(show_default=False)] = False,
     json: Json = False,
 ) -> int:
-    """Time the rungs on this machine's GPU, interleaved, from a cold L2; each has to pass on it first.
+    """Time the rungs on this machine's GPU, interleaved, and the one that is picked against PyTorch and Triton.
+
+    Each rung has to pass first. Peers need PyTorch; whose results are wrong is not timed. They and ours are captured
+    in CUDA graphs: several calls where the data stays in the L2, one from a cold L2 where it does not.
 
     Parameters
     ----------
@@ -141,15 +152,42 @@ def bench(
         Element type, or all; default: the family's first.
     size
         A set of sizes of the family's, or all; default: default, the large one.
+    sweep
+        Peers at the family's sweep of at least 30 sizes, too.
+    alone
+        Time no peers: no PyTorch's operator, no torch.compile of it, no device copy, none of Triton's tutorials.
+    compile
+        torch.compile as it is called plainly, which makes sizes dynamic (auto); anew at each (static); or off.
+    autotune
+        torch.compile with max-autotune-no-cudagraphs, too, anew at each set of sizes.
+    triton_tutorials
+        The folder python/tutorials of your checkout of Triton; without it, there is no peer from there.
+    seconds
+        For each set of sizes, peers and ours together.
+    build_only
+        Build what this will need into the cache, several at a time if you start several, and time nothing.
     json
         Print the report as one JSON object.
     """
     settings = Settings.from_environment()
+    from tilewright import ops
+    from tilewright.ladder.peer_bench import PeerOptions
     from tilewright.ladder.report_text import render_bench
     from tilewright.workflow.climbing import bench_family
 
+    options = None if alone else PeerOptions(triton_tutorials, compile, autotune, seconds, partial(getattr, ops))
     with Progress(settings) as progress:
-        outcome = bench_family(family, rung=rung, dtype=dtype, size=size, settings=settings, progress=progress)
+        outcome = bench_family(
+            family,
+            rung=rung,
+            dtype=dtype,
+            size=size,
+            peers=options,
+            sweep=sweep,
+            build_only=build_only,
+            settings=settings,
+            progress=progress,
+        )
     return _finish(outcome.report, render_bench, json, outcome.exit_code)
 
 

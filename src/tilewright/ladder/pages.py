@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tilewright.ladder.bench_text import markdown_points
 from tilewright.ladder.claims import Evidence
 from tilewright.ladder.family import Family
 from tilewright.ladder.judging import record_of
@@ -65,6 +66,8 @@ def page(family: Family, evidence: Evidence, measured: LadderBench | None = None
             lines += ["", f"Not run here: {row.message}."]
         if row.claims:
             lines += ["", *(f"- {claim.claim}: {_figure(claim.found)}" for claim in row.claims)]
+    if measured is not None:
+        lines += markdown_points(measured)
     return Page("\n".join(lines) + "\n", plot(family.title, rows, measured))
 
 
@@ -94,12 +97,13 @@ def _times(measured: LadderBench) -> list[str]:
             "",
             f"{sizes}, {dtype}:",
             "",
-            "| rung | median us | GB/s | GFLOPS | speedup |",
-            "|---|---|---|---|---|",
+            "| rung | median us | GB/s | GFLOPS | speedup | predicted us | bound |",
+            "|---|---|---|---|---|---|---|",
         ]
         for rung in rungs:
-            figures = (rung.median_us, rung.gbps, rung.gflops, rung.speedup)
+            figures = (rung.median_us, rung.gbps, rung.gflops, rung.speedup, rung.predicted_us)
             cells = ["-" if x is None else _figure(x) for x in figures]
+            cells.append(rung.predicted_bound or "-")
             lines.append("| " + " | ".join([rung.rung, *cells]) + " |")
     return lines
 

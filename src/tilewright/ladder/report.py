@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Verdict = Literal["passed", "failed", "not_run"]
+Kind = Literal["rung", "op", "eager", "compile", "autotune", "triton", "copy"]
+Outcome = Literal["won", "level", "lost", "not_run"]
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ class TimedRung:
         verdict: of the runs at the small sets that stand before the timing; a rung that failed is not timed.
         gbps: unique bytes, 10**9 a second. gflops: 10**9 a second.
         speedup: over the first rung that was timed, the median over the rounds; low and high: 95 %.
+        predicted_us, predicted_bound: see ``predicting``; None where the card's rates were not measured.
     """
 
     rung: str
@@ -138,13 +141,90 @@ class TimedRung:
     speedup: float | None = None
     speedup_low: float | None = None
     speedup_high: float | None = None
+    predicted_us: float | None = None
+    predicted_bound: str = ""
+
+
+@dataclass(frozen=True)
+class TimedContender:
+    """One of those that took turns at one set of sizes.
+
+    Attributes:
+        kind: ``rung`` is the kernel that ``Ladder.call`` picks, ``op`` the same through ``tilewright.ops``; ``eager``,
+            ``compile``, ``autotune`` and ``triton`` are peers; ``copy`` moves as many bytes on the device, a yardstick.
+        verdict: ``failed`` where its results are wrong, ``not_run`` where it could not be called.
+        is_captured: in a CUDA graph; the times of one that is not hold the host's share.
+        median_us, min_us, iqr_us: of one call. gbps: the family's unique bytes. gflops: the family's operations.
+        host_us: of a call by a Python program, until it returns; None where that was not measured.
+    """
+
+    name: str
+    kind: Kind
+    verdict: Verdict = "not_run"
+    message: str = ""
+    is_captured: bool = True
+    median_us: float | None = None
+    min_us: float | None = None
+    iqr_us: float | None = None
+    samples: int = 0
+    gbps: float | None = None
+    gflops: float | None = None
+    host_us: float | None = None
+
+
+@dataclass(frozen=True)
+class PeerPoint:
+    """The rung that is picked for a set of sizes, against every peer of its group.
+
+    Attributes:
+        size: name of the set; "" for one of a sweep. group: see ``peers.Peer``.
+        is_cold: each call from a cold L2; else calls follow each other in a graph, their data in the L2.
+        calls: in one graph.
+        rung: that was picked. predicted_us, predicted_bound: of it, see ``predicting``.
+        outcome: ``won``, ``level`` (within 1 %) or ``lost``; ``not_run`` where ours or every peer is missing.
+        best_peer: the fastest. ratio: its time over ours, the median over the rounds; low and high: 95 %.
+        copy_share: the copy's time over ours.
+    """
+
+    dtype: str
+    size: str
+    sizes: Mapping[str, int]
+    group: str
+    is_cold: bool
+    calls: int
+    total_bytes: float
+    flops: float
+    rung: str
+    contenders: tuple[TimedContender, ...] = ()
+    outcome: Outcome = "not_run"
+    message: str = ""
+    best_peer: str = ""
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    copy_share: float | None = None
+    predicted_us: float | None = None
+    predicted_bound: str = ""
 
 
 @dataclass(frozen=True)
 class LadderBench:
+    """Times on a card: of the rungs among themselves, and of the best ones against peers.
+
+    Attributes:
+        copy_gbps, launch_us: of the card in this run, for the predictions; None where peers were not asked for.
+        torch, triton: versions. compiled: how ``torch.compile`` was asked: auto, static, off.
+    """
+
     family: str
     title: str
     card: str
     driver: str
     date: str
     rungs: tuple[TimedRung, ...]
+    points: tuple[PeerPoint, ...] = ()
+    torch: str = ""
+    triton: str = ""
+    compiled: str = ""
+    copy_gbps: float | None = None
+    launch_us: float | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tilewright.ladder.bench_text import render_points
 from tilewright.ladder.report import LadderBench, LadderList, LadderRun, LadderShow, RungRecord, ShownRung, TimedRung
 from tilewright.receipt.drawing import Cell, Column, Pen, factor, number
 
@@ -139,11 +140,13 @@ def render_bench(report: LadderBench, *, width: int = 100, color: bool = False) 
                 Column("GB/s", tuple(Cell(number(row.gbps)) for row in rows)),
                 Column("GFLOPS", tuple(Cell(number(row.gflops)) for row in rows)),
                 Column("speedup", tuple(Cell(factor(row.speedup)) for row in rows)),
+                Column("predicted us", tuple(Cell(number(row.predicted_us)) for row in rows)),
+                Column("bound", tuple(Cell(row.predicted_bound or "-") for row in rows)),
             ]
         )
         for row in rows:
             lines += pen.labelled(row.rung, row.message, "warn") if row.message else []
-    return _page(lines)
+    return _page(lines + render_points(report, pen))
 
 
 def _page(lines: list[str]) -> str:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tilewright.errors import TilewrightError
 from tilewright.gpu.buffers import DeviceArrays
-from tilewright.gpu.driver import DeviceError, allocate, fill, release, synchronize
+from tilewright.gpu.driver import DeviceError, allocate, checked, fill, release, synchronize
 from tilewright.gpu.executor import GpuExecutor, kernel_arguments
 from tilewright.gpu.stopwatch import LEAST_FLUSH_BYTES
 from tilewright.ladder.compiling import CompiledRung, compile_rung
+from tilewright.ladder.counted import counted
 from tilewright.ladder.family import Family, Rung
 from tilewright.ladder.launching import arch_of
+from tilewright.ladder.predicting import CardRates, precision_of, predict, rates_of, with_prediction
 from tilewright.ladder.report import LadderBench, TimedRung
 from tilewright.ladder.running import Operation, RungRun, judge, operation, operation_launch
 from tilewright.ladder.specs import bound_launches, cleared_before, figure, rung_spec
@@ -24,6 +27,7 @@ from tilewright.launch.executor import Hazard
 from tilewright.launch.inputs import make_inputs, poisoned_outputs
 from tilewright.measure.measure import Plan, sample
 from tilewright.measure.ratios import speedup, spread
+from tilewright.plan.compiled import load_model
 from tilewright.settings import Settings
 from tilewright.verification.runs import POISONS
 
@@ -91,7 +95,7 @@ class RungStopwatch:
             self._scratch = self._allocated(self._flush_bytes)
             for name, compiled in self._rungs.items():
                 self._steps[name] = self._prepared(compiled, shared)
-            self._start, self._end = self._event(), self._event()
+            self._start, self._end = _event_of(self._executor), _event_of(self._executor)
         except BaseException as error:
             self.__exit__(type(error), error)
             raise
@@ -142,14 +146,38 @@ class RungStopwatch:
         synchronize(executor.stream_handle)
         return float(self._end - self._start) * 1000.0
 
-    def _event(self) -> Any:
-        from cuda.core import EventOptions
 
-        try:
-            options = EventOptions(timing_enabled=True)
-        except TypeError:
-            options = EventOptions(enable_timing=True)  # cuda-core 1.0
-        return self._executor.device.create_event(options)
+def card_rates(executor: GpuExecutor) -> CardRates:
+    """What the card's copies reach now (1 GiB, from a cold L2), with the tables' rates and cost of a launch."""
+    from cuda.bindings import driver
+
+    count_bytes, rounds = 1 << 30, 10
+    source, target = allocate(count_bytes), allocate(count_bytes)
+    stream, times = executor.stream_handle, []
+    try:
+        fill(source, 1, count_bytes, stream)
+        start, end = _event_of(executor), _event_of(executor)
+        for _ in range(rounds):
+            executor.stream.record(start)
+            checked(driver.cuMemcpyDtoDAsync(target, source, count_bytes, stream))
+            executor.stream.record(end)
+            synchronize(stream)
+            times.append(float(end - start) / 1000.0)
+    finally:
+        release(source)
+        release(target)
+    launch_us = load_model().launch_cycles / (executor.info.clock_mhz or 1000)
+    return rates_of(executor.info.name, 2 * count_bytes / median(times), launch_us)
+
+
+def _event_of(executor: GpuExecutor) -> Any:
+    from cuda.core import EventOptions
+
+    try:
+        options = EventOptions(timing_enabled=True)
+    except TypeError:
+        options = EventOptions(enable_timing=True)  # cuda-core 1.0
+    return executor.device.create_event(options)
 
 
 def _bytes_of(buffer: BoundArray) -> int:
@@ -172,6 +200,7 @@ def bench(
         plan: when to stop; by default 10 seconds a set.
     """
     executor = GpuExecutor(info)
+    rates = card_rates(executor)
     timed: list[TimedRung] = []
     for dtype in dtypes:
         passed: dict[str, CompiledRung] = {}
@@ -194,9 +223,37 @@ def bench(
                 else:
                     here.pop(rung.name)
                     wrong[rung.name] = why
-            timed += _timed(family, rungs, dtype, size, here, wrong, executor, plan or Plan())
+            rows = _timed(family, rungs, dtype, size, here, wrong, executor, plan or Plan())
+            timed += [_foretold(family, row, rates, settings) for row in rows]
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    return LadderBench(family.name, family.title, info.name, info.driver, date, tuple(timed))
+    told = LadderBench(family.name, family.title, info.name, info.driver, date, tuple(timed))
+    return replace(told, copy_gbps=rates.dram_bytes / 1e9, launch_us=rates.launch_us)
+
+
+def _foretold(family: Family, row: TimedRung, rates: CardRates, settings: Settings) -> TimedRung:
+    """The row with what it should take, by what the emulator counts of the rung."""
+    if row.verdict != "passed":
+        return row
+    rung = family.rung(row.rung)
+    counters = counted(family, rung, row.dtype, settings)
+    precision = precision_of("tf32" if "tf32" in rung.name else "")
+    return with_prediction(row, predict(family, row.sizes, row.dtype, rates, precision=precision, counters=counters))
+
+
+def build_all(
+    family: Family,
+    rungs: tuple[Rung, ...],
+    dtypes: tuple[str, ...],
+    sets: list[Mapping[str, int]],
+    info: GpuInfo,
+    settings: Settings,
+) -> None:
+    """Build every rung that `bench` will time into the cache. What does not build is left for `bench` to tell."""
+    for dtype in dtypes:
+        for rung in (r for r in rungs if dtype in r.dtypes):
+            for one in [rung, *(rung.at(sizes, dtype) for sizes in sets if rung.sized)]:
+                with suppress(TilewrightError):
+                    compile_rung(rung_spec(family, one, dtype), settings, arch_of(one, info))
 
 
 def _judged(

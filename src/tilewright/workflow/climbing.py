@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilewright.errors import EXIT_CHECK_FAILED, EXIT_MISSING, EXIT_OK, TilewrightError
 from tilewright.ladder.claims import Evidence
@@ -22,6 +23,10 @@ from tilewright.ladder.report import (
 )
 from tilewright.ladder.writing import only_rung, write_rung
 from tilewright.settings import Settings
+
+if TYPE_CHECKING:
+    from tilewright.gpu.device import GpuInfo
+    from tilewright.ladder.peer_bench import PeerOptions
 
 Progress = Callable[[str], None]
 DEFAULT_SIZE = "small"
@@ -134,6 +139,9 @@ def bench_family(
     rung: str | None = None,
     dtype: str | None = None,
     size: str | None = None,
+    peers: PeerOptions | None = None,
+    sweep: bool = False,
+    build_only: bool = False,
     settings: Settings,
     progress: Progress = lambda _: None,
 ) -> ClimbOutcome:
@@ -141,6 +149,9 @@ def bench_family(
 
     Args:
         size: name of a set; None for ``default``. dtype: None for the family's first, ``all`` for every one.
+        peers: whom to time the best rungs against; None for nobody.
+        sweep: peers at the sizes of the sweep, too.
+        build_only: build and count what this will need, into the cache, and time nothing.
 
     Raises:
         TilewrightError: ``gpu/none`` (exit 3) where there is no GPU; else as `run_family`.
@@ -155,8 +166,57 @@ def bench_family(
     if info is None:
         hint = "nvidia-smi shows why; `tilewright ladder run` needs none."
         raise TilewrightError("gpu/none", "Times need a GPU, and none was found.", {}, hint, EXIT_MISSING)
+    sets = _sets(family, chosen, sweep)
+    if build_only:
+        return _built(family, rungs, dtypes, sets, info, settings, progress)
+    from tilewright.ladder.peer_bench import bench_peers
     from tilewright.ladder.timing import bench
 
     report = bench(family, rungs, dtypes, chosen, info, settings, progress)
+    if peers is not None:
+        found = bench_peers(family, dtypes, sets, info, settings, peers, progress)
+        report = replace(
+            report,
+            points=found.points,
+            torch=found.torch,
+            triton=found.triton,
+            compiled=peers.compiled + (", and autotuned" if peers.autotune else ""),
+            copy_gbps=found.copy_gbps,
+            launch_us=found.launch_us,
+        )
     failed = any(r.verdict == "failed" for r in report.rungs)
     return ClimbOutcome(report, EXIT_CHECK_FAILED if failed else EXIT_OK)
+
+
+def _sets(family: Family, chosen: Iterable[str], sweep: bool) -> list[tuple[str, Mapping[str, int]]]:
+    """The sets for peers, by name; those of the sweep have none."""
+    sets: list[tuple[str, Mapping[str, int]]] = [(name, family.sizes[name]) for name in chosen]
+    if sweep:
+        from tilewright.ladder.sweep import sweep_sizes
+
+        known = [dict(sizes) for _, sizes in sets]
+        sets += [("", sizes) for sizes in sweep_sizes(family) if sizes not in known]
+    return sets
+
+
+def _built(
+    family: Family,
+    rungs: tuple[Rung, ...],
+    dtypes: tuple[str, ...],
+    sets: list[tuple[str, Mapping[str, int]]],
+    info: GpuInfo,
+    settings: Settings,
+    progress: Progress,
+) -> ClimbOutcome:
+    """What a bench will need, in the cache, and an empty report."""
+    from tilewright.ladder.counted import counted
+    from tilewright.ladder.peer_bench import build_best
+    from tilewright.ladder.timing import build_all
+
+    for dtype in dtypes:
+        for rung in rungs:
+            progress(f"{family.name} {rung.name}, {dtype}")
+            counted(family, rung, dtype, settings)
+    build_all(family, rungs, dtypes, [sizes for name, sizes in sets if name], info, settings)
+    build_best(family, dtypes, sets, info, settings)
+    return ClimbOutcome(LadderBench(family.name, family.title, info.name, info.driver, "", ()), EXIT_OK)

@@ -1,0 +1,239 @@
+"""The arrays of one set of sizes on a card, as PyTorch's tensors, and those that compute on them.
+
+Rungs, operators and peers get the same inputs, and run on whatever stream PyTorch has as its current one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilewright.gpu.driver import launch_kernel
+from tilewright.gpu.executor import kernel_arguments
+from tilewright.ladder.comparing import Contender, mismatch
+from tilewright.ladder.compiling import CompiledRung
+from tilewright.ladder.family import Family
+from tilewright.ladder.peers import Peer, PeerCall, Result, Tutorial, exact
+from tilewright.ladder.running import operation_launch
+from tilewright.ladder.specs import bound_launches, cleared_before, figure, operation_spec
+from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
+from tilewright.launch.dtypes import DTYPES
+from tilewright.launch.expressions import Name
+from tilewright.verification.tolerance import Arithmetic, Tolerance, derive, read_arithmetic
+
+if TYPE_CHECKING:
+    from tilewright.gpu.executor import GpuExecutor
+
+COPY = "copy"
+_POISON = 0xFF  # NaN, or -1
+_TF32 = Arithmetic(DTYPES["float32"].epsilon, 2.0**-10)  # PTX ISA, "Alternate floating point data formats"
+
+
+class Arena:
+    """A family's arrays at sizes.
+
+    Args:
+        torch: the module. device: where the tensors lie. seed: of the inputs, which are filled there.
+    """
+
+    def __init__(
+        self, torch: Any, family: Family, dtype: str, sizes: Mapping[str, int], device: str = "cuda", seed: int = 0
+    ) -> None:
+        self.torch, self.family, self.dtype, self.sizes = torch, family, dtype, dict(sizes)
+        self.launch = operation_launch(family, dtype, sizes)
+        self._device = device
+        self._random = torch.Generator(device=device).manual_seed(seed)
+        self._storages = {b.name: self._filled(b) for b in self.launch.buffers}
+        arrays = [a for a in self.launch.arrays if a.role != "out"]
+        self.inputs = tuple(self._view(a) for a in arrays)
+        self.outputs = tuple(a for a in self.launch.arrays if a.role != "in")
+        self.numbers = {
+            a.name: float(a.value)
+            for a in self.launch.arguments
+            if isinstance(a, BoundScalar) and a.dtype.kind == "float"
+        }
+        self.results = tuple(Result(a.shape, getattr(torch, a.dtype.name)) for a in self.outputs)
+        self._need: list[Any] | None = None
+
+    @property
+    def call(self) -> PeerCall:
+        return PeerCall(self.torch, self.inputs, self.numbers, self.results)
+
+    def _filled(self, array: BoundArray) -> Any:
+        """The storage of an array, drawn on the device: the host would take seconds for it."""
+        torch = self.torch
+        dtype = getattr(torch, array.dtype.name)
+        storage = torch.empty(max(array.storage_elements, 1), dtype=dtype, device=self._device)
+        if not array.is_read_first:
+            storage.view(torch.uint8).fill_(_POISON)
+            return storage
+        a, b = array.fill.values or (0, 0)
+        match array.fill.function:
+            case "zeros":
+                storage.zero_()
+            case "arange":
+                torch.arange(storage.numel(), out=storage)
+            case "randint":
+                storage.random_(int(a), int(b), generator=self._random)
+            case "uniform":
+                storage.uniform_(a, b, generator=self._random)
+            case _:
+                storage.normal_(a, b, generator=self._random)
+        return storage
+
+    def _view(self, array: BoundArray) -> Any:
+        owner = self._storages[array.owner]
+        return self.torch.as_strided(owner, array.shape, array.strides, array.offset)
+
+    # Those that take part.
+
+    def rung(self, compiled: CompiledRung, executor: GpuExecutor) -> Contender:
+        """A rung's kernels, its own arrays allocated once; its outputs are the arena's."""
+        steps = self._steps(compiled, executor)
+        stream_of = self.torch.cuda.current_stream
+
+        def call() -> None:
+            stream = stream_of().cuda_stream
+            for step in steps:
+                step(stream)
+
+        inputs = [b.dtype for b in self.launch.buffers if b.is_read_first]
+        arithmetic = read_arithmetic("\n".join(a.ptx for a in compiled.artifacts), inputs)
+        name = compiled.spec.rung.name
+        return Contender(name, "rung", call, lambda _: self._made(), self.poison, arithmetic=arithmetic)
+
+    def _steps(self, compiled: CompiledRung, executor: GpuExecutor) -> list[Callable[[int], None]]:
+        torch, rung = self.torch, compiled.spec.rung
+        launches = bound_launches(compiled.spec, self.sizes, compiled.constants)
+        own: dict[str, Any] = {}
+        for buffer in (b for launch in launches for b in launch.buffers if b.name not in self._storages):
+            if buffer.name not in own:
+                own[buffer.name] = torch.zeros(max(_bytes_of(buffer), 1), dtype=torch.uint8, device=self._device)
+
+        def pointer(name: str) -> int:
+            return int((own[name] if name in own else self._storages[name]).data_ptr())
+
+        inputs = [*(b.name for b in self.launch.buffers if b.is_read_first), *rung.kept]
+        steps: list[Callable[[int], None]] = []
+        for program, launch, cleared in zip(compiled.programs, launches, cleared_before(launches, inputs), strict=True):
+            for buffer in cleared:  # a part of what the rung costs
+                steps.append(_zeroing(own[buffer.name] if buffer.name in own else self._storages[buffer.name]))
+            kernel = executor.kernel(program, launch)
+            steps.append(_launching(kernel, launch, kernel_arguments(launch, pointer)))
+        return steps
+
+    def _made(self) -> tuple[Any, ...]:
+        return tuple(self._view(a) for a in self.outputs)
+
+    def poison(self) -> None:
+        """So that what is read afterwards was written since."""
+        for array in self.outputs:
+            if array.role == "out":
+                self._storages[array.owner].view(self.torch.uint8).fill_(_POISON)
+
+    def op(self, operator: Callable[..., Any]) -> Contender:
+        """``tilewright.ops``: new outputs in every call. Sizes that no input says follow the inputs."""
+        spec = operation_spec(self.family, self.dtype)
+        shown = [
+            e for a in spec.args if a.is_pointer and a.role != "out" for e in (*(a.shape or ()), *(a.strides or ()))
+        ]
+        said = {e.root.name for e in shown if isinstance(e.root, Name)}
+        asked = [value for name, value in self.sizes.items() if name not in said]
+        return Contender(f"tilewright.ops.{self.family.name}", "op", lambda: operator(*self.inputs, *asked), _listed)
+
+    def peer(self, peer: Peer) -> Contender:
+        """PyTorch, as it is called."""
+        arithmetic = _TF32 if peer.group else None
+        return Contender(
+            peer.name,
+            "eager",
+            lambda: peer.formula(self.call),
+            _listed,
+            is_captured=peer.is_captured,
+            arithmetic=arithmetic,
+        )
+
+    def tutorial(self, tutorial: Tutorial, function: Any) -> Contender:
+        return Contender(tutorial.name, "triton", lambda: tutorial.call(function, self.call), _listed)
+
+    def copy(self) -> Contender:
+        """As many bytes as the family moves, half of them read and half of them written."""
+        torch = self.torch
+        half = max(int(figure(self.family.bytes, self.family, self.sizes, self.dtype)) // 2, 1)
+        source = torch.ones(half, dtype=torch.uint8, device=self._device)
+        target = torch.empty_like(source)
+        return Contender(COPY, "copy", lambda: target.copy_(source))
+
+    # What is right.
+
+    def check(self, contender: Contender) -> str:
+        """What is wrong with a contender's results, against the formula in float64; "" for nothing."""
+        if contender.outputs is None:
+            contender.call()
+            return ""
+        contender.prepare()
+        got = contender.outputs(contender.call())
+        need = self._exact()
+        if len(got) != len(need):
+            return f"it gives {len(got)} arrays instead of {len(need)}"
+        for array, found, expected in zip(self.outputs, got, need, strict=True):
+            held = self._as_held(expected, found)
+            tolerance = self._tolerance(contender, found, held)
+            why = mismatch(array.name, found.double().reshape(array.shape), held, tolerance)
+            if why:
+                return f"{why} ({tolerance.derivation})"
+        return ""
+
+    def _exact(self) -> list[Any]:
+        if self._need is None:
+            made = exact(self.family.name, self.call)
+            if made is None:
+                raise LookupError(f"there is no formula for {self.family.name}: nothing says what is right")
+            self._need = [x.double().reshape(a.shape) for x, a in zip(made, self.outputs, strict=True)]
+        return self._need
+
+    def _as_held(self, need: Any, found: Any) -> Any:
+        """What is beyond the range of the output's type is an infinity in it."""
+        rounded = need.to(found.dtype).double()
+        return self.torch.where(rounded.isfinite(), need, rounded) if found.dtype.is_floating_point else need
+
+    def _tolerance(self, contender: Contender, found: Any, need: Any) -> Tolerance:
+        output = DTYPES[str(found.dtype).removeprefix("torch.")]
+        if self.family.exact or output.kind != "float":
+            return Tolerance(0.0, 0.0, "equal")
+        inputs = [b.dtype for b in self.launch.buffers if b.is_read_first]
+        arithmetic = contender.arithmetic or read_arithmetic("", inputs)
+        length = int(figure(self.family.length, self.family, self.sizes, self.dtype))
+        finite = need[need.isfinite()]
+        rms = float((finite * finite).mean().sqrt()) if finite.numel() else 0.0
+        if need.numel() == 1:  # one sum, which may be small by chance; its partial ones were not
+            rms = max(rms, math.sqrt(length) * math.prod(self._rms(x) for x in self.inputs if x.is_floating_point()))
+        bound = derive(output, inputs, arithmetic, length, rms)
+        # Compositions round in between, once more for each operator.
+        return bound if contender.kind in ("rung", "op") else bound.twice()
+
+    def _rms(self, tensor: Any) -> float:
+        return float(tensor.float().square().mean().sqrt()) if tensor.numel() else 0.0
+
+
+def _listed(made: Any) -> Sequence[Any]:
+    return made if isinstance(made, tuple | list) else (made,)
+
+
+def _zeroing(storage: Any) -> Callable[[int], None]:
+    def step(_: int) -> None:
+        storage.zero_()
+
+    return step
+
+
+def _launching(kernel: Any, launch: BoundLaunch, arguments: list[Any]) -> Callable[[int], None]:
+    def step(stream: int) -> None:
+        launch_kernel(kernel.handle, launch.grid, launch.block, launch.shared_bytes, stream, arguments)
+
+    return step
+
+
+def _bytes_of(buffer: BoundArray) -> int:
+    return buffer.storage_elements * buffer.dtype.item_bytes

@@ -1,0 +1,145 @@
+"""Times of calls that were captured in CUDA graphs: nothing of the host is in them.
+
+Small data: a graph of several calls, one behind the other, their data in the L2; it runs once untimed, which also keeps
+the card busy while the host puts the timed one on the stream. Large data: a graph of one call, behind an overwrite of
+the whole L2, which does the same. All contenders are captured and timed in the same way, on the same stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from tilewright.gpu.stopwatch import LEAST_FLUSH_BYTES
+from tilewright.ladder.comparing import Contender
+
+# A graph should run that long: what the host needs to put two events and a graph on a stream is hidden by it.
+GRAPH_US = 150.0
+MOST_CALLS = 64
+_WARM_UP = 2
+_HOST_CALLS, _HOST_BATCHES = 20, 5
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """``calls`` in a graph, or one call from a cold L2."""
+
+    is_cold: bool
+    calls: int
+
+
+def protocol_for(total_bytes: float, expected_us: float, l2_bytes: int) -> Protocol:
+    """How sizes are timed: what fits into half of the L2 stays there from call to call.
+
+    Args:
+        total_bytes: unique ones of a call. expected_us: of a call, at the least.
+    """
+    if total_bytes > l2_bytes / 2:
+        return Protocol(True, 1)
+    return Protocol(False, max(4, min(MOST_CALLS, math.ceil(GRAPH_US / max(expected_us, 1.0)))))
+
+
+class GraphClock:
+    """Times contenders by name; see ``measure.Clock``. A context manager.
+
+    Attributes:
+        failed: name → why it could not be captured, nor called.
+        is_captured: name → whether it is a graph; one that is not is called by the host, and that is timed too.
+
+    Args:
+        stream: a ``torch.cuda.Stream`` that is the current one.
+    """
+
+    def __init__(self, torch: Any, stream: Any, contenders: Mapping[str, Contender], protocol: Protocol, flush: Any):
+        self._torch, self._stream, self._protocol, self._flush = torch, stream, protocol, flush
+        self._pool = torch.cuda.graph_pool_handle()
+        self._runs: dict[str, Callable[[], Any]] = {}
+        self._graphs: list[Any] = []
+        self.failed: dict[str, str] = {}
+        self.is_captured: dict[str, bool] = {}
+        self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        for name, one in contenders.items():
+            try:
+                self._runs[name] = self._prepared(one)
+            except Exception as error:  # whatever a foreign kernel raises is why it does not take part
+                self.failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+    def _prepared(self, one: Contender) -> Callable[[], Any]:
+        for _ in range(_WARM_UP):
+            one.call()
+        self._stream.synchronize()
+        self.is_captured[one.name] = one.is_captured
+        if not one.is_captured:
+            return lambda: [one.call() for _ in range(self._protocol.calls)]
+        graph = self._torch.cuda.CUDAGraph()
+        graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+        try:
+            for _ in range(self._protocol.calls):
+                one.call()
+        except BaseException:
+            with contextlib.suppress(Exception):  # the first error is the one that says what happened
+                graph.capture_end()
+            raise
+        graph.capture_end()
+        self._graphs.append(graph)
+        replay: Callable[[], Any] = graph.replay
+        return replay
+
+    def time_us(self, name: str) -> float:
+        """Microseconds of one call."""
+        run = self._runs[name]
+        if self._protocol.is_cold:
+            self._flush.zero_()
+        else:
+            run()
+        self._start.record(self._stream)
+        run()
+        self._end.record(self._stream)
+        self._end.synchronize()
+        return float(self._start.elapsed_time(self._end)) * 1000.0 / self._protocol.calls
+
+    def close(self) -> None:
+        """Give the graphs back, and what they allocated."""
+        self._stream.synchronize()
+        self._runs.clear()
+        for graph in self._graphs:
+            graph.reset()
+        self._graphs.clear()
+
+
+def flush_bytes(l2_bytes: int) -> int:
+    return max(2 * l2_bytes, LEAST_FLUSH_BYTES)
+
+
+def host_us(torch: Any, call: Callable[[], Any]) -> float:
+    """Microseconds of the host until a call returns: the median of a few batches, the device idle before each."""
+    times = []
+    for _ in range(_HOST_BATCHES):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(_HOST_CALLS):
+            call()
+        times.append((time.perf_counter() - begin) / _HOST_CALLS * 1e6)
+    torch.cuda.synchronize()
+    return median(times)
+
+
+def card_rates(torch: Any, stream: Any, l2_bytes: int) -> tuple[float, float]:
+    """Bytes per second of a device copy, read and written together, and microseconds of a launch, in this run."""
+    source = torch.ones(1 << 30, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    one = torch.ones(1, device="cuda")
+    flush = torch.empty(flush_bytes(l2_bytes), dtype=torch.uint8, device="cuda")
+    copy = Contender("copy", "copy", lambda: target.copy_(source))
+    step = Contender("launch", "copy", lambda: one.add_(1))
+    found = []
+    for contender, protocol in ((copy, Protocol(True, 1)), (step, Protocol(False, MOST_CALLS))):
+        clock = GraphClock(torch, stream, {contender.name: contender}, protocol, flush)
+        found.append(median(clock.time_us(contender.name) for _ in range(20)))
+        clock.close()
+    return 2 * source.numel() / found[0] * 1e6, found[1]

@@ -1,0 +1,279 @@
+"""The best rung of each set of sizes against PyTorch, ``torch.compile`` and Triton's tutorials, on a card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tilewright.errors import EXIT_MISSING, TilewrightError
+from tilewright.gpu.executor import GpuExecutor
+from tilewright.ladder.arena import Arena
+from tilewright.ladder.comparing import Contender, contest
+from tilewright.ladder.compiling import CompiledRung, compile_rung
+from tilewright.ladder.family import Family, Rung
+from tilewright.ladder.graphs import GraphClock, card_rates, flush_bytes, host_us, protocol_for
+from tilewright.ladder.launching import _runs, arch_of
+from tilewright.ladder.peers import Peer, PeerCall, peers_of, tutorial_of
+from tilewright.ladder.predicting import CardRates, precision_of, predict, rates_of
+from tilewright.ladder.report import PeerPoint, TimedContender
+from tilewright.ladder.specs import figure, rung_spec
+from tilewright.ladder.tutorials import load_tutorial
+from tilewright.measure.measure import Plan
+from tilewright.settings import Settings
+
+if TYPE_CHECKING:
+    from tilewright.gpu.device import GpuInfo
+
+CompileMode = Literal["auto", "static", "off"]
+AUTOTUNED = "max-autotune-no-cudagraphs"
+MOST_PROGRAMS = 4096
+HOST_BYTES = 1 << 20  # calls are timed on the host where the card needs less time than that
+Sets = Iterable[tuple[str, Mapping[str, int]]]
+
+
+@dataclass(frozen=True)
+class PeerOptions:
+    """Whom to time.
+
+    Attributes:
+        tutorials: ``python/tutorials`` of a checkout of Triton; None leaves them out.
+        compiled: ``torch.compile`` as it is called plainly, which makes shapes dynamic once they change (``auto``);
+            anew for each set of sizes (``static``); or not at all.
+        autotune: ``torch.compile`` with ``max-autotune-no-cudagraphs``, for each set of sizes.
+        seconds: for each set, once everything is compiled.
+        operator: a family's name → its operator of ``tilewright.ops``, which is timed as a user calls it.
+    """
+
+    tutorials: Path | None = None
+    compiled: CompileMode = "auto"
+    autotune: bool = False
+    seconds: float = 0.5
+    operator: Callable[[str], Any] | None = None
+
+
+@dataclass(frozen=True)
+class PeerTimes:
+    """What `bench_peers` found; see ``report.LadderBench``."""
+
+    points: tuple[PeerPoint, ...]
+    torch: str
+    triton: str
+    copy_gbps: float
+    launch_us: float
+
+
+def best_of(family: Family, group: str, sizes: Mapping[str, int], dtype: str, info: GpuInfo) -> Rung | None:
+    """The rung that `Ladder.call` picks; of a group that it never picks, the last one that takes the sizes."""
+    if not group:
+        try:
+            return family.best(sizes, dtype, lambda arch: _runs(arch, info))
+        except TilewrightError:
+            return None
+    named = [r.at(sizes, dtype) for r in reversed(family.rungs) if group in r.name and dtype in r.dtypes]
+    fits = (r for r in named if not r.misfit(sizes) and (r.min_arch is None or _runs(r.min_arch, info)))
+    return next(fits, None)
+
+
+def build_best(family: Family, dtypes: Iterable[str], sets: Sets, info: GpuInfo, settings: Settings) -> int:
+    """Build what `bench_peers` will time into the cache, and time nothing. How many builds there are."""
+    done = set()
+    for dtype in dtypes:
+        for _, sizes in sets:
+            for group in _groups(family):
+                rung = best_of(family, group, sizes, dtype, info)
+                key = rung and (dtype, rung.name, tuple(rung.defines.items()))
+                if rung is not None and key not in done:
+                    compile_rung(rung_spec(family, rung, dtype), settings, arch_of(rung, info))
+                    done.add(key)
+    return len(done)
+
+
+def _groups(family: Family) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(("", *(p.group for p in peers_of(family.name)))))
+
+
+def bench_peers(
+    family: Family,
+    dtypes: tuple[str, ...],
+    sets: Sets,
+    info: GpuInfo,
+    settings: Settings,
+    options: PeerOptions,
+    progress: Callable[[str], None],
+) -> PeerTimes:
+    """Time the best rungs against their peers, interleaved.
+
+    Raises:
+        TilewrightError: ``ladder/no_torch`` (exit 3); ``ladder/no_tutorial``.
+    """
+    try:
+        import torch
+    except ImportError:
+        hint = "Install it: pip install 'tilewright[torch]'; --alone times the rungs without."
+        raise TilewrightError("ladder/no_torch", "Peers need PyTorch.", {}, hint, EXIT_MISSING) from None
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream), torch.no_grad():
+        ring = _Ring(torch, stream, family, info, settings, options)
+        points = []
+        for dtype in dtypes:
+            for name, sizes in sets:
+                progress(f"{family.name}, {dtype}, {' '.join(f'{k}={v}' for k, v in sizes.items())}")
+                points += ring.points(dtype, name, sizes)
+    rates = ring.rates
+    return PeerTimes(tuple(points), torch.__version__, _triton_version(), rates.dram_bytes / 1e9, rates.launch_us)
+
+
+def _triton_version() -> str:
+    try:
+        import triton
+    except ImportError:
+        return ""
+    return str(triton.__version__)
+
+
+def allow_programs() -> None:
+    """As many programs of one function as there are types and sizes: beyond a few, nothing would be compiled."""
+    import torch._dynamo as dynamo
+
+    for name in ("recompile_limit", "cache_size_limit", "accumulated_recompile_limit", "accumulated_cache_size_limit"):
+        if hasattr(dynamo.config, name):  # their names, before and after PyTorch 2.7
+            setattr(dynamo.config, name, MOST_PROGRAMS)
+
+
+@dataclass
+class _Compiled:
+    """What ``torch.compile`` made of the formulas: one function for all sizes, or one for each."""
+
+    torch: Any
+    mode: CompileMode
+    _made: dict[Any, Any] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Before other sizes, where each has programs of its own: those of the last one are in nobody's way then."""
+        self.torch._dynamo.reset()
+        self._made.clear()
+
+    def of(self, peer: Peer, call: PeerCall, autotune: bool = False) -> Callable[..., Any]:
+        is_static = autotune or self.mode == "static"
+        results = tuple(r.dtype for r in call.results) if not (is_static or peer.is_shaped) else call.results
+        shapes = tuple((tuple(x.shape), x.stride()) for x in call.inputs) if is_static else ()
+        key = (peer.name, tuple(x.dtype for x in call.inputs), tuple(call.numbers.items()), results, shapes, autotune)
+        if key not in self._made:
+            torch, numbers, outputs = self.torch, dict(call.numbers), call.results
+
+            def run(*inputs: Any) -> Any:
+                return peer.formula(PeerCall(torch, inputs, numbers, outputs))
+
+            settings = {"mode": AUTOTUNED} if autotune else {}
+            self._made[key] = torch.compile(run, fullgraph=True, dynamic=False if is_static else None, **settings)
+        made: Callable[..., Any] = self._made[key]
+        return made
+
+
+class _Ring:
+    """What stays from one set of sizes to the next."""
+
+    def __init__(
+        self, torch: Any, stream: Any, family: Family, info: GpuInfo, settings: Settings, options: PeerOptions
+    ) -> None:
+        self._torch, self._stream, self._family, self._info = torch, stream, family, info
+        self._settings, self._options = settings, options
+        self._executor = GpuExecutor(info)
+        self._compiled = _Compiled(torch, options.compiled)
+        allow_programs()
+        self._operator = options.operator(family.name) if options.operator else None
+        self._built: dict[Any, CompiledRung] = {}
+        tutorial = tutorial_of(family.name) if options.tutorials else None
+        self._tutorial = tutorial
+        if tutorial is not None and options.tutorials is not None:
+            self._function = load_tutorial(options.tutorials, tutorial.file, tutorial.function, settings.cache_dir)
+        dram_bytes, launch_us = card_rates(torch, stream, info.l2_bytes)
+        self.rates: CardRates = rates_of(info.name, dram_bytes, launch_us)
+        self._flush = torch.empty(flush_bytes(info.l2_bytes), dtype=torch.uint8, device="cuda")
+
+    def points(self, dtype: str, name: str, sizes: Mapping[str, int]) -> list[PeerPoint]:
+        """A point for each group of peers."""
+        if self._options.autotune or self._options.compiled == "static":
+            self._compiled.forget()
+        try:
+            arena = Arena(self._torch, self._family, dtype, sizes)
+            return [self._point(arena, name, group) for group in _groups(self._family)]
+        finally:
+            self._torch.cuda.empty_cache()
+
+    def _point(self, arena: Arena, name: str, group: str) -> PeerPoint:
+        family, dtype, sizes = arena.family, arena.dtype, arena.sizes
+        total_bytes, flops = (figure(text, family, sizes, dtype) for text in (family.bytes, family.flops))
+        rung = best_of(family, group, sizes, dtype, self._info)
+        is_cold = protocol_for(total_bytes, 1.0, self._info.l2_bytes).is_cold
+        foretold = predict(family, sizes, dtype, self.rates, precision=precision_of(group), is_cold=is_cold)
+        protocol = protocol_for(total_bytes, foretold.us, self._info.l2_bytes)
+        point = PeerPoint(
+            dtype, name, sizes, group, is_cold, protocol.calls, total_bytes, flops, rung.name if rung else ""
+        )
+        contenders = self._contenders(arena, group, rung)
+        clocks: list[GraphClock] = []
+
+        def clock_for(ready: Mapping[str, Contender]) -> GraphClock:
+            clocks.append(GraphClock(self._torch, self._stream, ready, protocol, self._flush))
+            return clocks[0]
+
+        plan = Plan(warmup_rounds=2, min_rounds=10, max_rounds=200, budget_s=self._options.seconds)
+        try:
+            done = contest(point, contenders, arena.check, clock_for, plan)
+        finally:
+            for clock in clocks:
+                clock.close()
+        if total_bytes <= HOST_BYTES:
+            done = self._with_host_times(done, contenders)
+        return replace(done, predicted_us=foretold.us, predicted_bound=foretold.bound) if rung else done
+
+    def _contenders(self, arena: Arena, group: str, rung: Rung | None) -> list[Contender]:
+        """Ours first, then the peers of the group."""
+        out = [self._rung(arena, rung)] if rung is not None else []
+        if not group and self._operator is not None:
+            out.append(arena.op(self._operator))
+        for peer in peers_of(arena.family.name):
+            if peer.group == group:
+                eager = arena.peer(peer)
+                out += [eager, *self._compiles(arena, peer, eager)]
+        if not group and self._tutorial is not None:
+            out.append(arena.tutorial(self._tutorial, self._function))
+        return [*out, arena.copy()]
+
+    def _rung(self, arena: Arena, rung: Rung) -> Contender:
+        key = (arena.dtype, rung.name, tuple(rung.defines.items()), tuple(rung.limits.items()))
+        try:
+            if key not in self._built:
+                spec = rung_spec(arena.family, rung, arena.dtype)
+                self._built[key] = compile_rung(spec, self._settings, arch_of(rung, self._info))
+            return arena.rung(self._built[key], self._executor)
+        except TilewrightError as error:
+            return Contender(rung.name, "rung", lambda: None, why=error.message)
+
+    def _compiles(self, arena: Arena, peer: Peer, eager: Contender) -> list[Contender]:
+        if not peer.is_compiled:
+            return []
+        out = []
+        if self._options.compiled != "off":
+            made = self._compiled.of(peer, arena.call)
+            out.append(replace(eager, name=f"{peer.name}, compiled", kind="compile", call=lambda: made(*arena.inputs)))
+        if self._options.autotune:
+            tuned = self._compiled.of(peer, arena.call, autotune=True)
+            out.append(
+                replace(eager, name=f"{peer.name}, autotuned", kind="autotune", call=lambda: tuned(*arena.inputs))
+            )
+        return out
+
+    def _with_host_times(self, point: PeerPoint, contenders: list[Contender]) -> PeerPoint:
+        """What a call costs a Python program: of the operator, and of the peers."""
+        calls = {c.name: c.call for c in contenders if c.kind not in ("rung", "copy")}
+
+        def told(one: TimedContender) -> TimedContender:
+            if one.verdict != "passed" or one.name not in calls:
+                return one
+            return replace(one, host_us=host_us(self._torch, calls[one.name]))
+
+        return replace(point, contenders=tuple(map(told, point.contenders)))

@@ -1,0 +1,247 @@
+"""What PyTorch computes in a family's place: the peers that its rungs are timed against.
+
+A peer is called with the family's inputs in their order, and returns its outputs in theirs. The formulas are those that
+a user of PyTorch would write: one operator where there is one, the usual composition where there is none. They serve
+twice more: on inputs in float64 they say what is right, and ``torch.compile`` makes a further peer of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+PeerKind = Literal["eager", "compile", "autotune", "triton"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an output has to be: ``shape``, and PyTorch's dtype of it."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+@dataclass(frozen=True)
+class PeerCall:
+    """What a formula is given.
+
+    Attributes:
+        torch: the module. inputs: tensors, in the family's order. numbers: scalars by name (``epsilon``).
+        results: of the family, in order.
+    """
+
+    torch: Any
+    inputs: tuple[Any, ...]
+    numbers: Mapping[str, float]
+    results: tuple[Result, ...]
+
+
+Formula = Callable[[PeerCall], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One way to compute a family's operation.
+
+    Attributes:
+        name: ``torch.softmax``; what the records call it.
+        group: rungs are compared with peers of their own group only: ``tf32`` rounds its operands, "" does not.
+        is_captured: it can be captured in a CUDA graph; one that waits for the device cannot.
+        is_compiled: ``torch.compile`` makes a peer of it, too.
+        is_shaped: the formula looks at the extents of the results, so that each of them is another program.
+    """
+
+    name: str
+    formula: Formula = field(repr=False)
+    group: str = ""
+    is_captured: bool = True
+    is_compiled: bool = True
+    is_shaped: bool = False
+
+
+@dataclass(frozen=True)
+class Tutorial:
+    """A kernel of Triton's published tutorials: ``function`` of ``file``, called by ``call`` with it in front."""
+
+    file: str
+    function: str
+    call: Callable[[Any, PeerCall], tuple[Any, ...]] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return f"Triton {self.file.removesuffix('.py')}"
+
+
+def peers_of(family: str) -> tuple[Peer, ...]:
+    """PyTorch's ways to compute a family, the exact one first; none for a family that the table lacks."""
+    return _PEERS.get(family, ())
+
+
+def tutorial_of(family: str) -> Tutorial | None:
+    """Triton's own kernel for a family, where its tutorials have one of the same operation and types."""
+    return _TUTORIALS.get(family)
+
+
+def exact(family: str, call: PeerCall) -> tuple[Any, ...] | None:
+    """The outputs in float64; None where there is no formula.
+
+    Sums with a residual are rounded to the element type first: that is what a family normalises.
+    """
+    peers = peers_of(family)
+    if not peers:
+        return None
+    torch = call.torch
+    wide = tuple(x.double() if x.is_floating_point() else x for x in call.inputs)
+    if family in ("add_rmsnorm", "add_layernorm"):
+        x, residual, *others = call.inputs
+        total = (x.float() + residual.float()).to(x.dtype).double()
+        wide = (total, torch.zeros((), dtype=torch.float64, device=x.device), *(o.double() for o in others))
+    results = tuple(Result(r.shape, torch.float64 if r.dtype.is_floating_point else r.dtype) for r in call.results)
+    return peers[0].formula(PeerCall(torch, wide, call.numbers, results))
+
+
+def _sum(c: PeerCall) -> tuple[Any, ...]:
+    (x,), (result,) = c.inputs, c.results
+    is_by_rows = x.dim() == 2 and len(result.shape) == 1 and result.shape[0] == x.shape[0]
+    total = c.torch.sum(x, -1, dtype=result.dtype) if is_by_rows else c.torch.sum(x, dtype=result.dtype)
+    return (total.reshape(result.shape),)
+
+
+def _dot(c: PeerCall) -> tuple[Any, ...]:
+    return (c.torch.dot(c.inputs[0], c.inputs[1]).reshape(c.results[0].shape),)
+
+
+def _gelu(c: PeerCall) -> tuple[Any, ...]:
+    return (c.torch.nn.functional.gelu(c.inputs[0]),)
+
+
+def _silu_mul(c: PeerCall) -> tuple[Any, ...]:
+    return (c.torch.nn.functional.silu(c.inputs[0]) * c.inputs[1],)
+
+
+def _embedding(c: PeerCall) -> tuple[Any, ...]:
+    table = next(x for x in c.inputs if x.is_floating_point())
+    rows = next(x for x in c.inputs if not x.is_floating_point())
+    return (c.torch.nn.functional.embedding(rows, table),)
+
+
+def _bincount(c: PeerCall) -> tuple[Any, ...]:
+    (result,) = c.results
+    return (c.torch.bincount(c.inputs[0].reshape(-1), minlength=result.shape[0])[: result.shape[0]].to(result.dtype),)
+
+
+def _histc(c: PeerCall) -> tuple[Any, ...]:
+    (result,) = c.results
+    bins = result.shape[0]
+    return (c.torch.histc(c.inputs[0], bins=bins, min=0, max=bins - 1).to(result.dtype),)
+
+
+def _scatter_add(c: PeerCall) -> tuple[Any, ...]:
+    (result,) = c.results
+    rows = c.inputs[0].reshape(-1).long()
+    ones = c.torch.ones_like(rows, dtype=result.dtype)
+    return (c.torch.zeros(result.shape, dtype=result.dtype, device=rows.device).scatter_add_(0, rows, ones),)
+
+
+def _softmax(c: PeerCall) -> tuple[Any, ...]:
+    return (c.torch.softmax(c.inputs[0], -1),)
+
+
+def _rms(c: PeerCall, x: Any, weight: Any) -> Any:
+    return c.torch.nn.functional.rms_norm(x, (x.shape[-1],), weight, c.numbers["epsilon"])
+
+
+def _layer(c: PeerCall, x: Any, weight: Any, bias: Any) -> Any:
+    return c.torch.nn.functional.layer_norm(x, (x.shape[-1],), weight, bias, c.numbers["epsilon"])
+
+
+def _add_rmsnorm(c: PeerCall) -> tuple[Any, ...]:
+    x, residual, weight = c.inputs
+    total = x + residual
+    return total, _rms(c, total, weight)
+
+
+def _add_layernorm(c: PeerCall) -> tuple[Any, ...]:
+    x, residual, weight, bias = c.inputs
+    total = x + residual
+    return total, _layer(c, total, weight, bias)
+
+
+def _rope_half(c: PeerCall) -> tuple[Any, ...]:
+    x, cosines, sines = c.inputs
+    cosine, sine = cosines[:, None, :], sines[:, None, :]
+    a, b = x.chunk(2, -1)
+    return (c.torch.cat((a * cosine - b * sine, b * cosine + a * sine), -1).to(x.dtype),)
+
+
+def _rope_interleaved(c: PeerCall) -> tuple[Any, ...]:
+    x, cosines, sines = c.inputs
+    cosine, sine = cosines[:, None, :], sines[:, None, :]
+    a, b = x[..., 0::2], x[..., 1::2]
+    return (c.torch.stack((a * cosine - b * sine, b * cosine + a * sine), -1).flatten(-2).to(x.dtype),)
+
+
+def _merge_attention(c: PeerCall) -> tuple[Any, ...]:
+    values, logs = c.inputs
+    weights = c.torch.softmax(logs, 0)
+    return (values * weights[..., None]).sum(0).to(values.dtype), c.torch.logsumexp(logs, 0)
+
+
+def _matmul(is_tf32: bool) -> Formula:
+    def product(c: PeerCall) -> tuple[Any, ...]:
+        settings = c.torch.backends.cuda.matmul
+        before = settings.allow_tf32
+        settings.allow_tf32 = is_tf32
+        try:
+            return (c.torch.mm(c.inputs[0], c.inputs[1]),)
+        finally:
+            settings.allow_tf32 = before
+
+    return product
+
+
+def _plain_matmul(c: PeerCall) -> tuple[Any, ...]:
+    return (c.torch.mm(c.inputs[0], c.inputs[1]),)
+
+
+def _layer_tutorial(function: Any, c: PeerCall) -> tuple[Any, ...]:
+    x, weight, bias = c.inputs
+    return (function(x, (x.shape[-1],), weight, bias, c.numbers["epsilon"]),)
+
+
+_PEERS: Mapping[str, tuple[Peer, ...]] = {
+    "reduce": (Peer("torch.sum", _sum, is_shaped=True),),
+    "dot": (Peer("torch.dot", _dot, is_shaped=True),),
+    "add": (Peer("torch.add", lambda c: (c.inputs[0] + c.inputs[1],)),),
+    "relu": (Peer("torch.relu", lambda c: (c.torch.relu(c.inputs[0]),)),),
+    "gelu": (Peer("gelu", _gelu),),
+    "sigmoid": (Peer("torch.sigmoid", lambda c: (c.torch.sigmoid(c.inputs[0]),)),),
+    "silu_mul": (Peer("silu, mul", _silu_mul),),
+    "embedding": (Peer("embedding", _embedding),),
+    "histogram": (
+        # It waits for the device to know how long its result is; the other two are told.
+        Peer("torch.bincount", _bincount, is_captured=False, is_compiled=False),
+        Peer("torch.histc", _histc, is_shaped=True),
+        Peer("scatter_add_", _scatter_add, is_shaped=True),
+    ),
+    "softmax": (Peer("torch.softmax", _softmax),),
+    "rmsnorm": (Peer("rms_norm", lambda c: (_rms(c, *c.inputs),)),),
+    "layernorm": (Peer("layer_norm", lambda c: (_layer(c, *c.inputs),)),),
+    "add_rmsnorm": (Peer("add, rms_norm", _add_rmsnorm),),
+    "add_layernorm": (Peer("add, layer_norm", _add_layernorm),),
+    "rope_half": (Peer("chunk, mul, cat", _rope_half),),
+    "rope_interleaved": (Peer("mul, stack", _rope_interleaved),),
+    "merge_attention": (Peer("softmax, mul, sum", _merge_attention),),
+    "transpose": (Peer("t().contiguous()", lambda c: (c.inputs[0].t().contiguous(),)),),
+    "sgemv": (Peer("torch.mv", lambda c: (c.torch.mv(c.inputs[0], c.inputs[1]),)),),
+    "sgemm": (
+        Peer("torch.mm", _plain_matmul),
+        Peer("torch.mm, TF32", _matmul(True), group="tf32", is_compiled=False),
+    ),
+}
+_TUTORIALS: Mapping[str, Tutorial] = {
+    "add": Tutorial("01-vector-add.py", "add", lambda f, c: (f(c.inputs[0], c.inputs[1]),)),
+    "softmax": Tutorial("02-fused-softmax.py", "softmax", lambda f, c: (f(c.inputs[0]),)),
+    "layernorm": Tutorial("05-layer-norm.py", "layer_norm", _layer_tutorial),
+}
