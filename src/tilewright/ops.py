@@ -1,9 +1,10 @@
 """The ladder's families as PyTorch operators: ``tilewright.ops.softmax(x)``, usable under ``torch.compile``.
 
 Each name is a family (``tilewright ladder list``). Its inputs are the arguments of the family's ``ladder.toml`` that
-are read, in their order, as CUDA tensors; then come its numbers (``epsilon``). Outputs are new, contiguous
-tensors; what is read and written (``inout``) is changed in place. The rung is the one meant for the sizes. What an
-operator does not take, it refuses with a ``TilewrightError`` that names the limit. There is no backward pass.
+are read, in their order, as CUDA tensors; then come sizes that no tensor says (``bins``) and its numbers (``epsilon``).
+Outputs are new tensors, contiguous, or in memory as the input that they correspond to element by element; what is read
+and written (``inout``) is changed in place. The rung is the one meant for the sizes. What an operator does not take, it
+refuses with a ``TilewrightError`` that names the limit. There is no backward pass.
 
 An operator is registered with ``torch.library`` when its name is first asked for.
 """
@@ -60,13 +61,14 @@ def make_operator(family: Family, launch: Callable[..., None] | None = None) -> 
     run = launch or _Launcher()
 
     def compute(*values: Any) -> Any:
-        inputs, numbers = shape.split(values)
-        outputs = shape.outputs(inputs)
+        inputs, asked, numbers = shape.split(values)
+        outputs = shape.outputs(inputs, asked)
         run(family.name, {**inputs, **outputs}, numbers)
         return shape.returned(outputs)
 
     def fake(*values: Any) -> Any:
-        return shape.returned(shape.outputs(shape.split(values)[0]))
+        inputs, asked, _ = shape.split(values)
+        return shape.returned(shape.outputs(inputs, asked))
 
     operator = torch.library.custom_op(
         f"{NAMESPACE}::{family.name}", compute, mutates_args=shape.changed, schema=shape.schema
@@ -106,6 +108,8 @@ class _Signature:
         self.numbers = [arg for arg in self.spec.args if arg.value is not None and not arg.value.names()]
         self.changed = tuple(arg.name for arg in self.inputs if arg.role == "inout")
         self.kept = {arg["name"]: arg["dtype"] for arg in family.args}
+        said = {_bare(e) for arg in self.inputs for e in (*(arg.shape or ()), *(arg.strides or ()))}
+        self.asked = [name for name in self.sizes if name not in said]  # sizes that no input says
 
     @property
     def schema(self) -> str:
@@ -113,6 +117,7 @@ class _Signature:
             f"Tensor({chr(97 + i)}!) {arg.name}" if arg.role == "inout" else f"Tensor {arg.name}"
             for i, arg in enumerate(self.inputs)
         ]
+        parts += [f"SymInt {name}" for name in self.asked]
         parts += [f"{'float' if arg.dtype.kind == 'float' else 'int'} {arg.name}={_value(arg)}" for arg in self.numbers]
         result = (
             "()"
@@ -123,26 +128,32 @@ class _Signature:
         )
         return f"({', '.join(parts)}) -> {result}"
 
-    def split(self, values: Sequence[Any]) -> tuple[dict[str, Any], dict[str, float]]:
-        """Tensors and numbers by argument."""
-        names = [arg.name for arg in self.inputs]
-        numbers = dict(zip((arg.name for arg in self.numbers), values[len(names) :], strict=False))
-        return dict(zip(names, values, strict=False)), numbers
+    def split(self, values: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, float]]:
+        """Tensors, sizes and numbers by argument."""
+        names = [*(arg.name for arg in self.inputs), *self.asked, *(arg.name for arg in self.numbers)]
+        found = dict(zip(names, values, strict=False))
+        inputs = {arg.name: found.pop(arg.name) for arg in self.inputs}
+        return inputs, {name: found.pop(name) for name in self.asked}, found
 
-    def outputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """New tensors for the outputs, contiguous, on the device of the inputs."""
+    def outputs(self, inputs: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+        """New tensors for the outputs, on the device of the inputs: contiguous, or as the flat input of that shape."""
         import torch
 
         first = next(iter(inputs.values()))
         element = next((v.dtype for n, v in inputs.items() if self.kept[n] == ELEMENT), None)
-        sizes = self._sizes(inputs)
-        line = next((v.shape for n, v in inputs.items() if n in self.family.flat), ())
+        sizes = {**self._sizes(inputs), **asked}
+        line = next((v for n, v in inputs.items() if n in self.family.flat), None)
         out = {}
         for arg in self.made:
             is_element = element is not None and self.kept[arg.name] == ELEMENT
             dtype = element if is_element else getattr(torch, arg.dtype.name)
-            extents = line if arg.name in self.family.flat else [_extent(e, sizes) for e in arg.shape or ()]
-            out[arg.name] = torch.empty(extents, dtype=dtype, device=first.device)
+            extents = [_extent(e, sizes) for e in arg.shape or ()]
+            if line is None or arg.name not in self.family.flat:
+                out[arg.name] = torch.empty(extents, dtype=dtype, device=first.device)
+            elif len(extents) == 1:
+                out[arg.name] = torch.empty_like(line, dtype=dtype)
+            else:
+                out[arg.name] = torch.empty([*line.shape, *extents[1:]], dtype=dtype, device=first.device)
         return out
 
     def returned(self, outputs: dict[str, Any]) -> Any:
@@ -154,10 +165,10 @@ class _Signature:
         found: dict[str, Any] = {}
         for arg in self.inputs:
             tensor = inputs[arg.name]
-            if arg.name in self.family.flat:
+            need = len(arg.shape or ())
+            if arg.name in self.family.flat and need == 1:
                 _take(found, (arg.shape or ())[0], tensor.numel(), self.sizes)
                 continue
-            need = len(arg.shape or ())
             if tensor.dim() != need:
                 message = f"'{arg.name}' of {self.family.name} has {tensor.dim()} dimensions; it needs {need}."
                 hint = "Reshape it: rows are its first dimensions together."
@@ -168,6 +179,10 @@ class _Signature:
             for expression, stride in zip(arg.strides or (), packed, strict=False):
                 _take(found, expression, stride, self.sizes)
         return found
+
+
+def _bare(expression: Expression) -> str:
+    return expression.root.name if isinstance(expression.root, Name) else ""
 
 
 def _take(found: dict[str, Any], expression: Expression, value: Any, names: Any) -> None:

@@ -12,7 +12,7 @@
     length    = "1"                             # of the longest sum, which decides the tolerance (default 1)
     exact     = true                            # results equal the reference bit for bit (default false)
     specials  = ["nan", "inf", "-inf", "denormal"]   # that inputs may hold (the default; a family may take fewer)
-    flat      = ["x"]       # arrays of one dimension that callers may give in any rank (default none)
+    flat      = ["x"]       # arrays whose first dimension may be several of a caller's (default none)
 
     [family.sizes]                              # sets named default and large* are for a card, the others are emulated
     default = { M = 16384, N = 16384 }
@@ -244,7 +244,7 @@ class Family:
         exact: results equal the reference, rounded. specials: of ``SPECIALS``, those that inputs may hold.
         args: of the operation, complete tables.
         rungs: in order.
-        flat: arrays of one dimension that callers may give in any rank.
+        flat: arrays whose first dimension may be several of a caller's, or none: the same ones in all of them.
     """
 
     name: str

@@ -123,7 +123,7 @@ def read_family(name: str, file: Path, data: Mapping[str, Any], lines: TomlLines
         specials,
         args,
         rungs,
-        _named(table, "flat", [arg for arg in args if len(arg.get("shape", ())) == 1]),
+        _named(table, "flat", [arg for arg in args if arg.get("shape")]),
     )
 
 

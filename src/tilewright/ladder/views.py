@@ -79,28 +79,47 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def flattened(family: Family, views: Mapping[str, DeviceView]) -> dict[str, DeviceView]:
-    """Arrays that a family takes in any rank (``Family.flat``) as one line of all their elements; the others as given.
+    """Arrays that a family takes in any rank (``Family.flat``), their first dimensions as one; the others as given.
 
     Raises:
-        TilewrightError: ``ladder/strides`` for elements that lie in no line.
+        TilewrightError: ``ladder/strides`` for elements that lie in no line; ``ladder/shape`` where the first
+            dimensions of two of them differ.
     """
-    lines = {name: _line(family, name, view) for name, view in views.items() if name in family.flat}
+    ranks = {arg["name"]: len(arg["shape"]) for arg in family.args if arg["name"] in family.flat}
+    first = {name: len(views[name].shape) - rank + 1 for name, rank in ranks.items() if name in views}
+    first = {name: count for name, count in first.items() if count >= 0}  # what lacks a dimension is refused later
+    leading = {name: views[name].shape[:count] for name, count in first.items()}
+    if len(set(leading.values())) > 1:
+        shapes = ", ".join(f"'{name}' {views[name].shape}" for name in leading)
+        message = f"the arrays of {family.name} have to agree in their first dimensions: {shapes}."
+        raise TilewrightError("ladder/shape", message, {}, "Expand them, and give contiguous copies.")
+    # Where all lie in memory the same way, elements match in whatever order they are taken.
+    is_alike = len({tuple(_axes(views[name])) for name in first}) == 1
+    lines = {name: _line(family, name, views[name], count, is_alike) for name, count in first.items()}
     return {**views, **lines}
 
 
-def _line(family: Family, name: str, view: DeviceView) -> DeviceView:
-    count = math.prod(view.shape)
-    axes = [(stride, extent) for stride, extent in zip(view.strides, view.shape, strict=True) if extent != 1]
+def _axes(view: DeviceView) -> list[tuple[int, int]]:
+    """(stride, extent) of the dimensions that have any."""
+    return [(stride, extent) for stride, extent in zip(view.strides, view.shape, strict=True) if extent != 1]
+
+
+def _line(family: Family, name: str, view: DeviceView, first: int, is_alike: bool) -> DeviceView:
+    """The first dimensions as one."""
+    rest_shape, rest_strides = view.shape[first:], view.strides[first:]
+    axes = _axes(replace(view, shape=view.shape[:first], strides=view.strides[:first]))
+    count = math.prod(view.shape[:first])
     if not count or not axes:
-        return replace(view, shape=(count,), strides=(1,))
-    if len(family.flat) == 1:  # no other array is matched against it, so its order is nobody's business
+        packed = row_major((count, *rest_shape))[0]
+        return replace(view, shape=(count, *rest_shape), strides=(packed, *rest_strides))
+    if is_alike:
         axes.sort(key=lambda axis: -abs(axis[0]))
     for (outer, _), (inner, extent) in pairwise(axes):
         if outer != inner * extent:
             message = f"'{name}' of {family.name} has the shape {view.shape} and the strides {view.strides}; "
             message += "its elements have to lie at one distance from each other."
             raise TilewrightError("ladder/strides", message, {}, "Give a contiguous copy.")
-    return replace(view, shape=(count,), strides=(axes[-1][0],))
+    return replace(view, shape=(count, *rest_shape), strides=(axes[-1][0], *rest_strides))
 
 
 def sizes_of(
