@@ -33,9 +33,13 @@ FAMILIES = (
     "rope_half",
     "rope_interleaved",
     "merge_attention",
+    "reduce",
+    "dot",
 )
 PACK_BYTES = 16
 MOST_PACKS = 8
+LEAST_WALK_BYTES = 1 << 20  # shorter arrays take a block a stretch; longer ones are walked by as many as are given here
+WALKERS = (528, 792, 1056, 2112, 6336)
 Defines = Mapping[str, str | int | float]
 
 
@@ -52,11 +56,28 @@ def candidates(rung: Rung, sizes: Mapping[str, int], item_bytes: int) -> Iterato
                 packs = -(-sizes["C"] * item_bytes // (PACK_BYTES * workers * blocks))
                 if packs <= MOST_PACKS:
                     yield {"CLUSTER": blocks, "WORKERS": workers, "PACKS": packs}
+    elif "draws_last" in text:
+        yield from walks(sizes["N"] * item_bytes, sum(name.startswith("stride_") for name in sizes))
     elif "#define ROWS" in text:
         for workers in (32, 64, 128, 256, 512, 1024):
             packs = -(-sizes["C"] * item_bytes // (PACK_BYTES * workers))
             if packs <= MOST_PACKS:
                 yield {"WORKERS": workers, "ROWS": 4 if workers == 32 else 1, "PACKS": packs}
+
+
+def walks(count_bytes: int, arrays: int) -> Iterator[dict[str, int]]:
+    """Threads of a block, packs of each array that one has under way, and the most blocks, for arrays of so many bytes."""
+    is_long = count_bytes > LEAST_WALK_BYTES
+    for threads in (256, 512) if is_long else (128, 256, 512, 1024):
+        for loads in (1, 2, 4, 8) if is_long else (1, 2, 4):
+            if loads * arrays > MOST_PACKS:
+                continue
+            blocks = -(-count_bytes // (PACK_BYTES * threads * loads))
+            if blocks == 1 and threads > 128 and 2 * count_bytes <= PACK_BYTES * threads * loads:
+                continue  # half of the threads would have nothing to do
+            for most in WALKERS if is_long else (792,):
+                if most == WALKERS[0] or most <= blocks or not is_long:
+                    yield {"THREADS": threads, "LOADS": loads, "BLOCKS": most}
 
 
 def tried(rung: Rung, sizes: Mapping[str, int], dtype: str) -> dict[str, Rung]:
@@ -72,10 +93,10 @@ def tried(rung: Rung, sizes: Mapping[str, int], dtype: str) -> dict[str, Rung]:
 
 def described(name: str, compiled: CompiledRung, defines: Defines) -> str:
     """Registers, spills, and what the blocks of an SM of 64 Ki registers and 2,048 threads have under way at once."""
-    threads = int(defines.get("WORKERS", 128)) * int(defines.get("ROWS", 1))
+    threads = int(defines.get("WORKERS", defines.get("THREADS", 128))) * int(defines.get("ROWS", 1))
     registers = -(-compiled.registers // 8) * 8
     resident = min(65536 // (registers * threads), 2048 // threads) * threads
-    kept = int(defines.get("PACKS", defines.get("HEADS", defines.get("BATCH", 1))))
+    kept = int(defines.get("PACKS", defines.get("HEADS", defines.get("BATCH", defines.get("LOADS", 1)))))
     kib = resident * kept * PACK_BYTES / 1024
     return f"  {name}: {compiled.registers} registers, {compiled.spill_bytes} bytes spilled, {kib:.0f} KiB an SM"
 
