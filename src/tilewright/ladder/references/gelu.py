@@ -15,5 +15,5 @@ def gelu(x: np.ndarray, **_: object) -> dict[str, np.ndarray]:
 
     values = x.astype(np.float64)
     scaled = values.reshape(-1) * math.sqrt(0.5)
-    errors = np.fromiter(map(math.erf, scaled), np.float64, scaled.size)
-    return {"y": values * (1 + errors.reshape(values.shape)) / 2}
+    doubled = np.fromiter(map(math.erfc, -scaled), np.float64, scaled.size)  # 1 + erf, without its cancellation
+    return {"y": values * doubled.reshape(values.shape) / 2}
