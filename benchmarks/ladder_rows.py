@@ -66,7 +66,7 @@ def candidates(rung: Rung, sizes: Mapping[str, int], item_bytes: int) -> Iterato
 
 
 def walks(count_bytes: int, arrays: int) -> Iterator[dict[str, int]]:
-    """Threads of a block, packs of each array that one has under way, and the most blocks, for arrays of so many bytes."""
+    """Threads of a block, packs of each array that one has under way, the most blocks; for arrays of so many bytes."""
     is_long = count_bytes > LEAST_WALK_BYTES
     for threads in (256, 512) if is_long else (128, 256, 512, 1024):
         for loads in (1, 2, 4, 8) if is_long else (1, 2, 4):

@@ -1,0 +1,213 @@
+"""Sums and dot products: arrays that begin anywhere, what stays zero from launch to launch, and broken twins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tilewright.ladder.compiling import CompiledRung, compile_rung
+from tilewright.ladder.family import Family, Rung, load_family
+from tilewright.ladder.running import Operation, operation, run_emulated
+from tilewright.ladder.specs import bound_launches, rung_spec
+from tilewright.launch.dtypes import DTYPES
+from tilewright.sass.listing import disassemble
+from tilewright.settings import Settings
+
+TOP = {"reduce": "07_last_block", "dot": "03_last_block"}
+
+
+def built(family: Family, rung: Rung, dtype: str = "float32", text: str | None = None) -> CompiledRung:
+    return compile_rung(rung_spec(family, rung, dtype), Settings.from_environment(), text=text)
+
+
+def line(family: Family, count: int) -> dict[str, int]:
+    return {name: count if name == "N" else 1 for name in family.sizes["default"]}
+
+
+# Family, rung, what stands in its file, what a broken twin has in its place, the set at which it has to be seen.
+BROKEN = [
+    ("reduce", "02", "threadIdx.x % 32 == 0", "threadIdx.x % 64 == 0", "small"),
+    ("reduce", "03", "if (threadIdx.x == 0) atomicAdd", "atomicAdd", "small"),
+    ("reduce", "04", "i += threads", "i += THREADS", "small"),
+    ("reduce", "05", "sums[i] += sum_of(read[i]);", "sums[i] = sum_of(read[i]);", "small"),
+    ("reduce", "05", "only_if(first + i * THREADS < line.packs, read[i])", "read[i]", "ragged"),
+    ("reduce", "05", "thread < line.loose", "thread < line.loose - 1", "ragged"),
+    ("reduce", "06", "partial[blockIdx.x] = sum", "partial[0] = sum", "small"),
+    ("reduce", "07", "__ldcg(partial + i)", "__ldcg(partial)", "small"),
+    ("reduce", "07", "draws_last(ticket)", "blockIdx.x == gridDim.x - 1", "small"),
+    ("dot", "01", "b[i * stride_b]", "b[i * stride_a]", "strided"),
+    ("dot", "02", "packs_b + pack * TW_PACK", "packs_b + (line.packs - 1) * TW_PACK", "ragged"),
+    ("dot", "02", "stride_b == 1 && ", "", "tiny_33"),
+    ("dot", "03", "const bool is_there = first + i * THREADS < line.packs", "const bool is_there = true", "ragged"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "which", "old", "new", "size"), BROKEN)
+def test_a_broken_twin_is_caught(name: str, which: str, old: str, new: str, size: str) -> None:
+    family = load_family(name)
+    rung = family.rung(which)
+    text = rung.file.read_text("utf-8")
+    assert old in text
+    compiled = built(family, rung, text=text.replace(old, new))
+    what = operation(family, "float32", family.sizes[size])
+    assert not all(run_emulated(compiled, what, attempt=attempt).passed for attempt in (0, 1))
+
+
+# Family, element type, sizes: a block that is not full, one that is, several, and a walk of several rounds.
+SIZED = [
+    ("reduce", "float16", 1000),
+    ("reduce", "float32", 4096),
+    ("reduce", "bfloat16", 30001),
+    ("reduce", "float32", 70000),
+    ("dot", "bfloat16", 1000),
+    ("dot", "float32", 5001),
+    ("dot", "float16", 40000),
+]
+
+
+@pytest.mark.parametrize(("name", "dtype", "count"), SIZED)
+def test_a_rung_as_a_card_gets_it(name: str, dtype: str, count: int) -> None:
+    family = load_family(name)
+    sizes = line(family, count)
+    compiled = built(family, family.rung(TOP[name]).at(sizes, dtype), dtype)
+    done = run_emulated(compiled, operation(family, dtype, sizes))
+    assert done.passed, done.message
+    assert compiled.spill_bytes == 0
+    grid = bound_launches(compiled.spec, sizes, compiled.constants)[0].grid
+    assert (grid[0] == 1) == (count * DTYPES[dtype].item_bytes <= 65536)
+
+
+def shifted(name: str, shifts: Mapping[str, int], dtype: str) -> tuple[CompiledRung, Operation]:
+    """A top rung that gets arrays which begin so many elements later, and what is right for them."""
+    family = load_family(name)
+    rung = family.rung(TOP[name])
+    text = rung.file.read_text("utf-8")
+    most = max(shifts.values())
+    moved = "".join(f" {array} += {shift};" for array, shift in shifts.items())
+    opening = text.index("{", text.index('extern "C"')) + 1
+    compiled = built(family, rung, dtype, f"{text[:opening]}{moved} N -= {most};{text[opening:]}")
+    what = operation(family, dtype, line(family, 2100))
+    parts = [what.inputs[n][s : 2100 - most + s].astype(np.float64) for n, s in shifts.items()]
+    return compiled, replace(what, expected={"y": np.asarray(np.prod(parts, axis=0).sum())})
+
+
+@pytest.mark.parametrize(
+    ("name", "shifts", "dtype"),
+    [
+        ("reduce", {"x": 1}, "float32"),
+        ("reduce", {"x": 3}, "bfloat16"),
+        ("reduce", {"x": 7}, "float16"),
+        ("dot", {"a": 5, "b": 5}, "float16"),
+        ("dot", {"a": 2, "b": 6}, "float32"),
+        ("dot", {"a": 1, "b": 2}, "bfloat16"),
+    ],
+)
+def test_arrays_that_begin_anywhere(name: str, shifts: Mapping[str, int], dtype: str) -> None:
+    compiled, what = shifted(name, shifts, dtype)
+    done = run_emulated(compiled, what)
+    assert done.passed, done.message
+
+
+def test_vectors_that_begin_differently_are_not_read_in_packs() -> None:
+    compiled, what = shifted("dot", {"a": 1, "b": 2}, "float32")
+    assert run_emulated(compiled, what).passed
+    text = compiled.spec.rung.file.read_text("utf-8")
+    opening = text.index("{", text.index('extern "C"')) + 1
+    careless = f"{text[:opening]} a += 1; b += 2; N -= 2;{text[opening:]}".replace("begin_alike(a, b)", "true")
+    twin = built(compiled.spec.family, compiled.spec.rung, text=careless)
+    assert not run_emulated(twin, what).passed
+
+
+@pytest.mark.parametrize("name", list(TOP))
+def test_what_is_kept_is_zero_again(name: str) -> None:
+    family = load_family(name)
+    rung = family.rung(TOP[name])
+    assert rung.kept == ("partial", "ticket")
+    what = operation(family, "float32", family.sizes["small"])
+    done = run_emulated(built(family, rung), what)
+    assert done.passed, done.message
+    assert not done.outputs["ticket"].any()
+    text = rung.file.read_text("utf-8")
+    counting = text.replace("draws_last(ticket)", "atomicAdd(ticket, 1u) == gridDim.x - 1")
+    assert counting != text
+    twin = run_emulated(built(family, rung, text=counting), what)
+    assert twin.passed, "the first launch is right"
+    assert twin.outputs["ticket"].any(), "and the next one would have been wrong"
+
+
+@pytest.mark.parametrize(("name", "which"), [("reduce", "06"), ("reduce", "07"), ("dot", "02"), ("dot", "03")])
+def test_the_bits_are_the_same_in_any_order_of_blocks(name: str, which: str) -> None:
+    family = load_family(name)
+    compiled = built(family, family.rung(which))
+    what = operation(family, "float32", family.sizes["small"])
+    runs = [run_emulated(compiled, what, attempt=attempt) for attempt in (0, 1, 2)]
+    assert all(run.passed for run in runs)
+    assert len({run.outputs["y"].tobytes() for run in runs}) == 1
+
+
+def summed(values: np.ndarray, dtype: str, **changes: object) -> float:
+    """What the top rung makes of values."""
+    family = load_family("reduce")
+    rung = replace(family.rung(TOP["reduce"]), **changes)
+    what = operation(family, dtype, line(family, values.size))
+    inputs = {"x": values.astype(what.inputs["x"].dtype)}
+    done = run_emulated(built(family, rung, dtype), replace(what, inputs=inputs))
+    return float(done.outputs["y"][0])
+
+
+def test_special_values_as_pytorch_has_them() -> None:
+    many = np.ones(3000)
+    assert summed(np.append(many, np.inf), "float32") == np.inf
+    assert summed(np.append(many, -np.inf), "bfloat16") == -np.inf
+    assert np.isnan(summed(np.append(many, np.nan), "float16"))
+    assert np.isnan(summed(np.array([np.inf, 1.0, -np.inf]), "float32"))
+    assert summed(np.array([60000.0, 60000.0, -60000.0]), "float16") == 60000.0  # beyond its range on the way only
+    assert summed(np.array([60000.0, 60000.0]), "float16") == np.inf
+    least = float(np.finfo(np.float32).smallest_subnormal)
+    assert summed(np.full(31, least), "float32") == 31 * least
+    assert summed(np.full(31, least), "float32", flags=("--ftz=true",)) == 0.0
+
+
+def runs_of_loads(compiled: CompiledRung) -> list[int]:
+    """Of each run of loads of 16 bytes that comes before any of them is used, and before a branch: how many."""
+    artifact = compiled.artifacts[0]
+    function = disassemble(artifact.cubin, Settings.from_environment()).function(artifact.kernel)
+    assert function is not None
+    runs, run = [], 0
+    for each in function.instructions:
+        if each.opcode == "LDG" and "128" in each.modifiers:
+            run += 1
+        elif each.opcode in ("FADD", "FMUL", "FFMA", "HADD2", "BRA") and run:
+            runs.append(run)
+            run = 0
+    return runs
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("reduce", "float32"), ("reduce", "bfloat16"), ("dot", "float16")])
+def test_all_loads_of_a_round_are_under_way_together(name: str, dtype: str) -> None:
+    family = load_family(name)
+    rung = family.rung(TOP[name]).at(line(family, 1 << 28), dtype)
+    assert runs_of_loads(built(family, rung, dtype)) == [4, 4]
+
+
+def test_loads_behind_a_condition_wait_for_each_other() -> None:
+    """Why the last round reads where nothing is left."""
+    family = load_family("reduce")
+    rung = family.rung(TOP["reduce"]).at(line(family, 1 << 28), "bfloat16")
+    text = rung.file.read_text("utf-8")
+    old = "sums[i] += sum_of(only_if(first + i * THREADS < line.packs, read[i]));"
+    assert old in text
+    branching = text.replace(old, "if (first + i * THREADS < line.packs) sums[i] += sum_of(read[i]);")
+    assert max(runs_of_loads(built(family, rung, "bfloat16", branching))[1:]) < 4
+
+
+def test_inputs_tell_a_wrong_sum_from_a_right_one() -> None:
+    """A sum that came out near zero by chance would have no tolerance to speak of."""
+    for name in TOP:
+        family = load_family(name)
+        for size in ("small", "ragged", "strided"):
+            what = operation(family, "float32", family.sizes[size])
+            assert abs(float(what.expected["y"])) > 0.05 * np.sqrt(what.sizes["N"])
