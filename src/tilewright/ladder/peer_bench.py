@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +16,7 @@ from tilewright.ladder.compiling import CompiledRung, compile_rung
 from tilewright.ladder.family import Family, Rung
 from tilewright.ladder.graphs import GraphClock, card_rates, flush_bytes, host_us, protocol_for
 from tilewright.ladder.launching import _runs, arch_of
-from tilewright.ladder.peers import Peer, PeerCall, peers_of, tutorial_of
+from tilewright.ladder.peers import Peer, PeerCall, Tutorial, peers_of, tutorial_of
 from tilewright.ladder.predicting import CardRates, precision_of, predict, rates_of
 from tilewright.ladder.report import PeerPoint, TimedContender
 from tilewright.ladder.specs import figure, rung_spec
@@ -51,6 +52,11 @@ class PeerOptions:
     autotune: bool = False
     seconds: float = 0.5
     operator: Callable[[str], Any] | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """Something is compiled anew for each set of sizes."""
+        return self.autotune or self.compiled == "static"
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,47 @@ def build_best(family: Family, dtypes: Iterable[str], sets: Sets, info: GpuInfo,
     return len(done)
 
 
+def warm_peers(family: Family, dtypes: Iterable[str], sets: Sets, settings: Settings, options: PeerOptions) -> None:
+    """Have PyTorch and Triton compile what `bench_peers` will ask them for: they keep it in caches of their own.
+
+    Raises:
+        TilewrightError: as `bench_peers`.
+    """
+    torch = _torch()
+    compiled = _Compiled(torch, options.compiled)
+    allow_programs()
+    tutorial, function = _tutorial(family, settings, options)
+    with torch.no_grad():
+        for dtype in dtypes:
+            for _, sizes in sets:
+                if options.is_static:
+                    compiled.forget()
+                arena = Arena(torch, family, dtype, sizes)
+                contenders = [c for p in peers_of(family.name) for c in compiled.contenders(arena, p, options)]
+                contenders += [arena.tutorial(tutorial, function)] if tutorial is not None else []
+                for one in contenders:
+                    with suppress(Exception):  # what fails here fails again when it is timed, and is told then
+                        one.call()
+                torch.cuda.synchronize()
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        hint = "Install it: pip install 'tilewright[torch]'; --alone times the rungs without."
+        raise TilewrightError("ladder/no_torch", "Peers need PyTorch.", {}, hint, EXIT_MISSING) from None
+    return torch
+
+
+def _tutorial(family: Family, settings: Settings, options: PeerOptions) -> tuple[Tutorial | None, Any]:
+    """Triton's tutorial of a family, and its function, where it was asked for."""
+    tutorial = tutorial_of(family.name)
+    if tutorial is None or options.tutorials is None:
+        return None, None
+    return tutorial, load_tutorial(options.tutorials, tutorial.file, tutorial.function, settings.cache_dir)
+
+
 def _groups(family: Family) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("", *(p.group for p in peers_of(family.name)))))
 
@@ -108,11 +155,7 @@ def bench_peers(
     Raises:
         TilewrightError: ``ladder/no_torch`` (exit 3); ``ladder/no_tutorial``.
     """
-    try:
-        import torch
-    except ImportError:
-        hint = "Install it: pip install 'tilewright[torch]'; --alone times the rungs without."
-        raise TilewrightError("ladder/no_torch", "Peers need PyTorch.", {}, hint, EXIT_MISSING) from None
+    torch = _torch()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream), torch.no_grad():
         ring = _Ring(torch, stream, family, info, settings, options)
@@ -171,6 +214,22 @@ class _Compiled:
         made: Callable[..., Any] = self._made[key]
         return made
 
+    def contenders(self, arena: Arena, peer: Peer, options: PeerOptions) -> list[Contender]:
+        """What is compiled of a peer."""
+        if not peer.is_compiled:
+            return []
+        out = []
+        eager = arena.peer(peer)
+        if options.compiled != "off":
+            made = self.of(peer, arena.call)
+            out.append(replace(eager, name=f"{peer.name}, compiled", kind="compile", call=lambda: made(*arena.inputs)))
+        if options.autotune:
+            tuned = self.of(peer, arena.call, autotune=True)
+            out.append(
+                replace(eager, name=f"{peer.name}, autotuned", kind="autotune", call=lambda: tuned(*arena.inputs))
+            )
+        return out
+
 
 class _Ring:
     """What stays from one set of sizes to the next."""
@@ -185,17 +244,14 @@ class _Ring:
         allow_programs()
         self._operator = options.operator(family.name) if options.operator else None
         self._built: dict[Any, CompiledRung] = {}
-        tutorial = tutorial_of(family.name) if options.tutorials else None
-        self._tutorial = tutorial
-        if tutorial is not None and options.tutorials is not None:
-            self._function = load_tutorial(options.tutorials, tutorial.file, tutorial.function, settings.cache_dir)
+        self._tutorial, self._function = _tutorial(family, settings, options)
         dram_bytes, launch_us = card_rates(torch, stream, info.l2_bytes)
         self.rates: CardRates = rates_of(info.name, dram_bytes, launch_us)
         self._flush = torch.empty(flush_bytes(info.l2_bytes), dtype=torch.uint8, device="cuda")
 
     def points(self, dtype: str, name: str, sizes: Mapping[str, int]) -> list[PeerPoint]:
         """A point for each group of peers."""
-        if self._options.autotune or self._options.compiled == "static":
+        if self._options.is_static:
             self._compiled.forget()
         try:
             arena = Arena(self._torch, self._family, dtype, sizes)
@@ -238,7 +294,7 @@ class _Ring:
         for peer in peers_of(arena.family.name):
             if peer.group == group:
                 eager = arena.peer(peer)
-                out += [eager, *self._compiles(arena, peer, eager)]
+                out += [eager, *self._compiled.contenders(arena, peer, self._options)]
         if not group and self._tutorial is not None:
             out.append(arena.tutorial(self._tutorial, self._function))
         return [*out, arena.copy()]
@@ -252,20 +308,6 @@ class _Ring:
             return arena.rung(self._built[key], self._executor)
         except TilewrightError as error:
             return Contender(rung.name, "rung", lambda: None, why=error.message)
-
-    def _compiles(self, arena: Arena, peer: Peer, eager: Contender) -> list[Contender]:
-        if not peer.is_compiled:
-            return []
-        out = []
-        if self._options.compiled != "off":
-            made = self._compiled.of(peer, arena.call)
-            out.append(replace(eager, name=f"{peer.name}, compiled", kind="compile", call=lambda: made(*arena.inputs)))
-        if self._options.autotune:
-            tuned = self._compiled.of(peer, arena.call, autotune=True)
-            out.append(
-                replace(eager, name=f"{peer.name}, autotuned", kind="autotune", call=lambda: tuned(*arena.inputs))
-            )
-        return out
 
     def _with_host_times(self, point: PeerPoint, contenders: list[Contender]) -> PeerPoint:
         """What a call costs a Python program: of the operator, and of the peers."""

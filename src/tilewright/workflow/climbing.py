@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 DEFAULT_SIZE = "small"
+RUNG_SHARE = 5  # the rungs of a family may take that many times as long at a set of sizes as the best one and its peers
 
 
 @dataclass(frozen=True)
@@ -168,11 +169,13 @@ def bench_family(
         raise TilewrightError("gpu/none", "Times need a GPU, and none was found.", {}, hint, EXIT_MISSING)
     sets = _sets(family, chosen, sweep)
     if build_only:
-        return _built(family, rungs, dtypes, sets, info, settings, progress)
+        return _built(family, rungs, dtypes, sets, info, peers, settings, progress)
     from tilewright.ladder.peer_bench import bench_peers
     from tilewright.ladder.timing import bench
+    from tilewright.measure.measure import Plan
 
-    report = bench(family, rungs, dtypes, chosen, info, settings, progress)
+    plan = Plan(min_rounds=10, budget_s=RUNG_SHARE * peers.seconds) if peers is not None else None
+    report = bench(family, rungs, dtypes, chosen, info, settings, progress, plan)
     if peers is not None:
         found = bench_peers(family, dtypes, sets, info, settings, peers, progress)
         report = replace(
@@ -205,12 +208,13 @@ def _built(
     dtypes: tuple[str, ...],
     sets: list[tuple[str, Mapping[str, int]]],
     info: GpuInfo,
+    peers: PeerOptions | None,
     settings: Settings,
     progress: Progress,
 ) -> ClimbOutcome:
-    """What a bench will need, in the cache, and an empty report."""
+    """What a bench will need, in the caches, and an empty report."""
     from tilewright.ladder.counted import counted
-    from tilewright.ladder.peer_bench import build_best
+    from tilewright.ladder.peer_bench import build_best, warm_peers
     from tilewright.ladder.timing import build_all
 
     for dtype in dtypes:
@@ -219,4 +223,6 @@ def _built(
             counted(family, rung, dtype, settings)
     build_all(family, rungs, dtypes, [sizes for name, sizes in sets if name], info, settings)
     build_best(family, dtypes, sets, info, settings)
+    if peers is not None:
+        warm_peers(family, dtypes, sets, settings, peers)
     return ClimbOutcome(LadderBench(family.name, family.title, info.name, info.driver, "", ()), EXIT_OK)
