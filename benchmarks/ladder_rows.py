@@ -35,6 +35,9 @@ FAMILIES = (
     "merge_attention",
     "reduce",
     "dot",
+    *("add", "relu", "gelu", "sigmoid", "silu_mul"),
+    "embedding",
+    "histogram",
 )
 PACK_BYTES = 16
 MOST_PACKS = 8
@@ -58,6 +61,12 @@ def candidates(rung: Rung, sizes: Mapping[str, int], item_bytes: int) -> Iterato
                     yield {"CLUSTER": blocks, "WORKERS": workers, "PACKS": packs}
     elif "draws_last" in text:
         yield from walks(sizes["N"] * item_bytes, sum(name.startswith("stride_") for name in sizes))
+    elif "#define STREAM" in text:
+        yield from packed(sizes["N"] * item_bytes, 2 if "others[PACKS]" in text else 1)
+    elif "#define COPIES" in text:
+        yield from counted(sizes["N"] * item_bytes, sizes["bins"], "#define PACKS" in text)
+    elif "indices" in text and "#define PACKS" in text:
+        yield from ({"THREADS": threads, "PACKS": packs} for threads in (128, 256, 512) for packs in (1, 2, 4, 8))
     elif "#define ROWS" in text:
         for workers in (32, 64, 128, 256, 512, 1024):
             packs = -(-sizes["C"] * item_bytes // (PACK_BYTES * workers))
@@ -80,6 +89,28 @@ def walks(count_bytes: int, arrays: int) -> Iterator[dict[str, int]]:
                     yield {"THREADS": threads, "LOADS": loads, "BLOCKS": most}
 
 
+def packed(count_bytes: int, arrays: int) -> Iterator[dict[str, int]]:
+    """Threads of a block, packs of each array that one has under way, whether stores stream."""
+    is_long = count_bytes > LEAST_WALK_BYTES
+    for threads in (128, 256, 512):
+        for packs in (1, 2, 4, 8) if is_long else (1, 2):
+            for stream in (0, 1) if is_long else (0,):
+                if packs * arrays <= MOST_PACKS:
+                    yield {"THREADS": threads, "PACKS": packs, "STREAM": stream}
+
+
+def counted(count_bytes: int, bins: int, has_packs: bool) -> Iterator[dict[str, int]]:
+    """The most blocks, counters of a bin; and threads of a block, packs that one has under way."""
+    shapes = [{"THREADS": threads, "PACKS": packs} for threads in (256, 512) for packs in (1, 2, 4)]
+    for most in (264, 528, 1056):
+        for copies in (1, 8, 32):
+            if copies > 1 and bins * copies > 16384:
+                continue
+            for shape in shapes if has_packs else [{}]:
+                if count_bytes >= most * PACK_BYTES * shape.get("THREADS", 256) or most == 264:
+                    yield {**shape, "BLOCKS": most, "COPIES": copies}
+
+
 def tried(rung: Rung, sizes: Mapping[str, int], dtype: str) -> dict[str, Rung]:
     """By a name that says the defines."""
     own = rung.at(sizes, dtype)
@@ -87,7 +118,8 @@ def tried(rung: Rung, sizes: Mapping[str, int], dtype: str) -> dict[str, Rung]:
     for defines in candidates(rung, sizes, DTYPES[dtype].item_bytes):
         name = f"{rung.name} " + " ".join(f"{key}={value}" for key, value in defines.items())
         limits = {"C": Limit(at_most=sizes["C"])} if "C" in sizes else rung.limits
-        found[name + " *" * (dict(own.defines) == defines)] = replace(rung, defines=defines, limits=limits)
+        whole = {**rung.defines, **defines}  # what every rung of the family is given stays
+        found[name + " *" * (dict(own.defines) == whole)] = replace(rung, defines=whole, limits=limits)
     return found
 
 
