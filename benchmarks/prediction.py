@@ -3,12 +3,13 @@
     python benchmarks/prediction.py score                        # what the record says; needs nothing else
     python benchmarks/prediction.py collect TIMES.json STUDIES CASES.pkl
     python benchmarks/prediction.py fit CASES.pkl --side a       # calibrated on side a (or b, or all): rates as JSON
-    python benchmarks/prediction.py record CASES.pkl --a A.json --b B.json
+    python benchmarks/prediction.py record CASES.pkl --a A.json --b B.json --toolchain "NVRTC 13.0.88" --late NAME ...
 
 Every kernel of an origin is on one side of the split, a rule set before anything was fitted: side a are the kernels
 made here (generated ones and the examples), side b the public ones. What is fitted on one side predicts the other; so
-each case of the record is predicted by rates that never saw its origin. The shipped rates are the geometric means of
-both fits. (The form of the model, what it has rates for, was found while looking at cases of both sides.)
+each case of the record is predicted by rates that never saw its origin. Side a's rates and ranges are those that are
+shipped: on side b exactly what is shipped is scored. (The form of the model, what it has rates for, was found while
+looking at cases of both sides.)
 """
 
 from __future__ import annotations
@@ -22,25 +23,29 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from math import exp, log
+from functools import lru_cache
+from math import exp, log, sqrt
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from prediction_cases import Case, collect
-from prediction_score import BASELINE, score_lines, spreads_of, summary
+from prediction_score import BASELINE, kind_lines, miss_lines, score_lines, spreads_of, summary
 
 from tilewright.arch.arch import load_arch
+from tilewright.arch.devices import find_device
 from tilewright.arch.occupancy import occupancy
-from tilewright.plan.compiled import Built, Model, Spread, first_tile_cycles, kind_of, load_model, ranked, sms_of
+from tilewright.plan.compiled import LONG, Built, Model, Spread, first_tile_cycles, kind_of, load_model, ranked
 from tilewright.plan.pipes import QUARTERS, Rates, cycles_per_trip
 from tilewright.sass.schedule import Schedule, Slot
 from tilewright.settings import Settings
 
 RECORD = Path(__file__).parent / "results" / "h200-prediction.json"
 ARCH = load_arch("sm_90a")
+CARD = "NVIDIA H200"
 SIDE_A = ("generated", "examples")
+SHIPPED = "a"
 # What is fitted: name → the value that the fit begins with. The rest of rates.toml was set before.
 FITTED = {
     "strictness": 0.5, "async_sector_cycles": 0.3, "async_cycles": 1.0, "global_latency": 400.0,
@@ -121,19 +126,26 @@ def launch_cycles(label: str, built: Built, model: Model, fast: Fast) -> float:
     """As `compiled.launch_cycles`, with the fast simulation."""
     fit = occupancy(ARCH, built.threads, built.registers, built.smem_bytes).blocks_per_sm
     warps = -(-built.threads // ARCH.warp_size)
-    most = -(-(built.blocks or 1) // sms_of(ARCH.name))
+    most = -(-(built.blocks or 1) // _sms(CARD))
     resident = min(fit, most)
     once = model.block_cycles + first_tile_cycles(label, model.rates)
 
     def round_of(blocks: int) -> float:
         loop = fast(built.schedule, warps, blocks, model.rates) / built.schedule.math_per_trip
         edges = (built.schedule.before + built.schedule.after) * max(1.0, warps * blocks / QUARTERS)
-        return (built.math or 0.0) * loop + once + model.edge_cycles * edges
+        return (LONG if built.math is None else built.math) * loop + once + model.edge_cycles * edges
 
     whole, rest = divmod(most, resident)
     full = round_of(resident)
     last = (1 - model.blend) * round_of(rest) + model.blend * full * rest / resident if rest else 0.0
     return whole * full + last + model.launch_cycles
+
+
+@lru_cache(maxsize=1)
+def _sms(card: str) -> int:
+    found = find_device(card)
+    assert found is not None
+    return found.sms
 
 
 def predict(case: Case, model: Model, fast: Fast) -> dict[str, float]:
@@ -244,14 +256,31 @@ def check(cases: Sequence[Case], fast: Fast, count: int = 40) -> float:
     return worst
 
 
-def record(cases: Sequence[Case], by_side: Mapping[str, Mapping[str, float]], fast: Fast) -> dict[str, Any]:
-    """Every case as the rates of the other side predict it."""
+def record(
+    cases: Sequence[Case],
+    by_side: Mapping[str, Mapping[str, float]],
+    fast: Fast,
+    toolchain: str,
+    late: Sequence[str],
+) -> dict[str, Any]:
+    """Every case as the rates of the other side predict it, and beside that as those of its own do.
+
+    Args:
+        toolchain: what compiled the kernels. late: names of those that were first scored when nothing was changed.
+    """
     sides = {side: [case for case in cases if side_of(case.origin) == side] for side in "ab"}
     out = {side: rows_of(sides[side], by_side["b" if side == "a" else "a"], fast) for side in "ab"}
+    within = {side: rows_of(sides[side], by_side[side], fast) for side in "ab"}
     # A side's ranges come from the errors of the rates that were fitted on the other side, on that other side.
-    own = {side: spreads_of(rows_of(sides[side], by_side[side], fast), kind_of) for side in "ab"}
+    own = {side: spreads_of(within[side], kind_of) for side in "ab"}
     tested = {side: judged(out[side], own["b" if side == "a" else "a"]) for side in "ab"}
+    for side in "ab":
+        for row, inside in zip(tested[side], within[side], strict=True):
+            row["predicted_by_own_side"] = inside["predicted"]
     everything = [*tested["a"], *tested["b"]]
+    between = {name: sqrt(by_side["a"][name] * by_side["b"][name]) for name in by_side["a"]}
+    all_out = spreads_of([*out["a"], *out["b"]], kind_of)
+    earlier = {side: judged(rows_of(sides[side], between, fast), all_out) for side in "ab"}
     about = cases[0]
     return {
         "what": "predicted and measured speedups of compiled variants; each case predicted by rates that were fitted "
@@ -259,6 +288,7 @@ def record(cases: Sequence[Case], by_side: Mapping[str, Mapping[str, float]], fa
         "card": about.card,
         "driver": about.driver,
         "date": about.date,
+        "toolchain": toolchain,
         "protocol": "contenders interleaved, L2 flushed before each launch, medians of 6 to 40 rounds; contenders "
         "whose interquartile range is above 10 % of their median are left out",
         "split": {
@@ -266,14 +296,20 @@ def record(cases: Sequence[Case], by_side: Mapping[str, Mapping[str, float]], fa
             "a": sorted({case.origin for case in sides["a"]}),
             "b": sorted({case.origin for case in sides["b"]}),
         },
+        "shipped": SHIPPED,
+        "late": sorted(late),
         "fitted_note": "side b: 3 rounds of the fit; side a: 2 rounds; then row_cycles",
+        "fitted_on": {side: sum(case.set in FITTED_SETS for case in sides[side]) for side in "ab"},
         "fitted": {side: {name: round(value, 4) for name, value in by_side[side].items()} for side in by_side},
         "summary": {
             "calibrated on a, tested on b": summary(tested["b"]),
             "calibrated on b, tested on a": summary(tested["a"]),
+            "of the former, the late ones": summary([row for row in tested["b"] if row["name"] in late]),
+            "mean of both fits, shipped before, on a": summary(earlier["a"]),
+            "mean of both fits, shipped before, on b": summary(earlier["b"]),
             "all cases, each by the other side's rates": summary(everything),
         },
-        "shipped_spreads": spreads_of([*out["a"], *out["b"]], kind_of),
+        "spreads": own,
         "cases": everything,
     }
 
@@ -296,14 +332,17 @@ def main() -> None:
     one.add_argument("cases", type=Path)
     one.add_argument("--a", type=Path, required=True)
     one.add_argument("--b", type=Path, required=True)
+    one.add_argument("--toolchain", required=True, help="what compiled the kernels")
+    one.add_argument("--late", nargs="*", default=(), help="kernels first scored when nothing was changed any more")
     one.add_argument("--out", type=Path, default=RECORD)
     asked = parser.parse_args()
     if asked.verb == "score":
         kept = json.loads(asked.record.read_text("utf-8"))
-        for side in "ab":
-            print(f"side {side}, by the other side's rates:")
+        for side in "ba":
+            shipped = " (these are shipped)" if side != kept["shipped"] else ""
+            print(f"side {side}, by the other side's rates{shipped}:")
             rows = [row for row in kept["cases"] if side_of(row["origin"]) == side]
-            print(*score_lines(rows), "", sep="\n")
+            print(*score_lines(rows), *miss_lines(rows), "", *kind_lines(rows, kind_of), "", sep="\n")
         print("both:", *score_lines(kept["cases"], 0), sep="\n")
         return
     if asked.verb == "collect":
@@ -318,7 +357,8 @@ def main() -> None:
         asked.out.write_text(json.dumps(fit_boxes(chosen, begun, fast), indent=1) + "\n")
         return
     by_side = {side: json.loads(getattr(asked, side).read_text("utf-8")) for side in "ab"}
-    asked.out.write_text(json.dumps(record(cases, by_side, fast), indent=1) + "\n")
+    made = record(cases, by_side, fast, asked.toolchain, asked.late)
+    asked.out.write_text(json.dumps(made, indent=1) + "\n")
 
 
 if __name__ == "__main__":

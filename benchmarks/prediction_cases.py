@@ -26,7 +26,6 @@ from tilewright.workflow.study import StudiedVariant, Study
 
 # Medians whose interquartile range is wider than this share of them say little: those contenders are left out.
 MOST_SPREAD = 0.10
-UNKNOWN_TILES = 64
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,8 @@ def _cases(study: Study, spec: Any, rows: list[dict[str, Any]], settings: Settin
             launch = bind(spec, row["set"], study.constants, change)
             before = prod(bind(spec, row["set"], study.constants).block)
             threads, blocks = prod(launch.block), prod(launch.grid)
-            math = warps_math(_math(study, spec, row["dims"]), side, before, threads)
+            whole = _math(study, spec, row["dims"])
+            math = warps_math(whole, side, before, threads) if whole is not None else None
             builds[label] = Built(schedule, artifact.resources.registers, smem_bytes, threads, blocks, math)
         if BASELINE in builds and len(builds) > 1:
             measured = {label: row["contenders"][label]["median_us"] for label in builds}
@@ -104,12 +104,15 @@ def _contenders(study: Study) -> Iterator[tuple[str, tuple[Any, LaunchChange, in
                 yield variant_label(v.name, v.stages) + "/early", part(v.early)
 
 
-def _math(study: Study, spec: Any, dims: Mapping[str, int]) -> float:
-    """Math of one warp in one block of the baseline: that of a tile, times the tiles at these sizes."""
+def _math(study: Study, spec: Any, dims: Mapping[str, int]) -> float | None:
+    """Math of one warp in one block of the baseline: that of a tile, times the tiles at these sizes.
+
+    None where the number of tiles is not known, as `workflow.built` has it.
+    """
     proofs = (study.baseline_proof, *(v.proof for v in study.variants if not v.side))
-    per_tile = next((proof.mma_per_tile for proof in proofs if proof.mma_per_tile), None) or 1
+    per_tile = next((proof.mma_per_tile for proof in proofs if proof.mma_per_tile), None)
     tiles = study.loop.num_tiles if study.loop is not None else None
     reduction = study.reduction if study.reduction in dims else "K"
     default = spec.sizes.get("default", {}).get(reduction)
     times = dims[reduction] / default if default and reduction in dims else 1.0
-    return float(tiles or UNKNOWN_TILES) * times * per_tile
+    return float(tiles) * times * per_tile if tiles and per_tile else None

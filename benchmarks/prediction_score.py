@@ -10,6 +10,7 @@ from typing import Any
 
 BASELINE = "baseline"
 COVERED = 0.90  # of the ranges: between these quantiles of the error
+MISSED = 1.05  # regret above this is looked into
 CAUTION = 0.1  # of the error's lower half: chosen where it lowers the regret on the side that was fitted on
 
 
@@ -107,6 +108,41 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "error_q90": round(exp(quantile(absolute, 0.9)) - 1, 4),
         "coverage": round(coverage(rows), 4),
     }
+
+
+def kind_lines(rows: Sequence[Mapping[str, Any]], kind_of: Callable[[str], str]) -> list[str]:
+    """By kind of variant: how far off, which way, and how many ranges hold."""
+    by_kind: dict[str, list[float]] = defaultdict(list)
+    for label, error in errors(rows):
+        by_kind[kind_of(label)].append(error)
+    lines = [f"{'kind':14} {'predictions':>11} {'middle':>8} {'error':>7} {'q90':>7} {'in range':>9}"]
+    for kind, found in sorted(by_kind.items(), key=lambda item: -len(item[1])):
+        absolute = [abs(error) for error in found]
+        own = [
+            {**row, "ranges": {label: span for label, span in row["ranges"].items() if kind_of(label) == kind}}
+            for row in rows
+        ]
+        lines.append(
+            f"{kind:14} {len(found):11} {exp(median(found)) - 1:+8.1%} {exp(median(absolute)) - 1:7.1%} "
+            f"{exp(quantile(absolute, 0.9)) - 1:7.1%} {coverage(own):9.1%}"
+        )
+    return lines
+
+
+def miss_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the cases have in common in which the decision loses more than 5 %."""
+    missed = [row for row in rows if regret(row, row["ranking"][0]) > MISSED]
+    ties = under = 0
+    for row in missed:
+        measured, predicted = row["measured_us"], {BASELINE: 1.0, **row["predicted"]}
+        picked, best = row["ranking"][0], min(measured, key=lambda label: measured[label])
+        ties += predicted[picked] / predicted[best] < 1.03
+        under += measured[BASELINE] / measured[best] / predicted[best] > 1.10
+    return [
+        f"{len(missed)} cases lose more than {MISSED - 1:.0%}: in {ties} the best was predicted within 3 % of the one "
+        "that was picked,",
+        f"in {under} the best is more than 10 % faster than predicted",
+    ]
 
 
 def score_lines(rows: Sequence[Mapping[str, Any]], worst: int = 12) -> list[str]:

@@ -211,7 +211,7 @@ def test_what_is_quoted_of_ga104() -> None:
         ("rtx 3070 ti", ["NVIDIA GeForce RTX 3070 Ti"]),
         ("a100 sxm4 80", ["NVIDIA A100 80 GB SXM4"]),
         ("A100 80gb pcie", ["NVIDIA A100 80 GB PCIe"]),
-        ("h100", ["NVIDIA H100 PCIe", "NVIDIA H100 SXM5"]),
+        ("h100", ["NVIDIA H100 SXM5", "NVIDIA H100 PCIe"]),
         # Other cards, whose names stand inside those of the table, or are one word shorter or longer.
         *((other, []) for other in ("h20", "l40", "b20", "3070", "4090 d", "5090 d", "h100 nvl", "a10g", "gh200", "")),
     ],

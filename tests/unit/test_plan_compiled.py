@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, replace
-from math import log
+from math import exp, log
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,6 @@ from tilewright.plan.compiled import (
     launch_cycles,
     load_model,
     ranked,
-    sms_of,
     speedups,
 )
 from tilewright.plan.decide import decide, decide_built
@@ -120,7 +119,6 @@ def test_rates_of_other_architectures_follow_their_tables() -> None:
     assert rates.global_latency / MODEL.rates.global_latency == ampere.l2_latency_cycles / SM_90.l2_latency_cycles
     assert rates.matrix_macs_per_cycle < MODEL.rates.matrix_macs_per_cycle
     assert MODEL.on(SM_90) is MODEL.rates
-    assert sms_of("sm_90a") == 132
 
 
 def test_the_shipped_model_says_what_it_stands_on() -> None:
@@ -188,13 +186,29 @@ def test_thresholds_are_blamed_only_for_what_they_say() -> None:
     assert not any("thresholds alone" in reason for reason in few.reasons)
 
 
-def test_the_shipped_rates_are_the_mean_of_the_two_recorded_fits() -> None:
+def test_the_shipped_rates_are_those_fitted_on_the_kernels_made_here() -> None:
     record = json.loads((Path(__file__).parents[2] / "benchmarks/results/h200-prediction.json").read_text("utf-8"))
-    assert len(record["cases"]) == MODEL.cases
+    assert record["shipped"] == "a"
     own = {**asdict(MODEL.rates), "block_cycles": MODEL.block_cycles}
     for name, value in record["fitted"]["a"].items():
-        assert own[name] == pytest.approx((value * record["fitted"]["b"][name]) ** 0.5, rel=1e-3)
-    for kind, spread in record["shipped_spreads"].items():
-        assert asdict(MODEL.spreads[kind]) == pytest.approx(spread, abs=6e-4)
+        assert own[name] == pytest.approx(value, rel=1e-6)
+    assert MODEL.spreads.keys() == record["spreads"]["a"].keys()
+    for kind, spread in record["spreads"]["a"].items():
+        assert asdict(MODEL.spreads[kind]) == pytest.approx(spread, abs=6e-5)
     calibrated = re.findall(r"^(\w+) = .*kind = \"calibrated\"", RATES.read_text("utf-8"), re.MULTILINE)
     assert set(calibrated) == record["fitted"]["a"].keys()
+    seen = [case for case in record["cases"] if case["origin"] in record["split"]["a"]]
+    assert len(seen) == MODEL.cases
+
+
+def test_what_is_scored_on_the_public_kernels_is_the_shipped_model() -> None:
+    record = json.loads((Path(__file__).parents[2] / "benchmarks/results/h200-prediction.json").read_text("utf-8"))
+    tested = [case for case in record["cases"] if case["origin"] in record["split"]["b"]]
+    assert len(tested) >= 100
+    for case in tested:
+        assert list(ranked(case["predicted"], SM_90, MODEL)) == case["ranking"]
+        for label, speedup in case["predicted"].items():
+            spread = MODEL.spread(label, SM_90)
+            assert case["ranges"][label] == pytest.approx(
+                [speedup * exp(spread.low), speedup * exp(spread.high)], rel=5e-4
+            )

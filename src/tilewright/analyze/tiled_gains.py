@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.analyze.facts import Facts
+from tilewright.arch.card import card_of
 from tilewright.plan.decide import Decision, Prediction, decide
 
 # Names of the plan's variants that are no pipelining.
@@ -40,7 +41,8 @@ def tiled_gains(facts: Facts) -> TiledGains | None:
     """None where no K-loop was understood."""
     if facts.tiled is None or facts.budget is None:
         return None
-    known = facts.decision or decide(facts.tiled, facts.budget, facts.arch)
+    card = card_of(facts.device, "of the report") if facts.device is not None else None
+    known = facts.decision or decide(facts.tiled, facts.budget, facts.arch, card)
     rings = {k: p for k, p in known.predicted.items() if not k.startswith(_MOVES)}
     if facts.decision is not None:  # judged from builds: what was only expected before does not count beside it
         best = known.best or ""

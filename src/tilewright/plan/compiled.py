@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import isfinite, log
 from pathlib import Path
 
 from tilewright.arch.arch import Arch, load_arch
-from tilewright.arch.devices import known_devices
+from tilewright.arch.card import OF_FP16, Card, assumed_card
 from tilewright.arch.occupancy import occupancy
 from tilewright.plan.pipes import QUARTERS, Rates, cycles_per_trip
-from tilewright.sass.schedule import Schedule
+from tilewright.sass.schedule import Schedule, Slot
 
 BASELINE = "baseline"
 # A K-loop of unknown length counts as one so long that nothing round it matters.
-_LONG = 1e9
+LONG = 1e9
 
 
 @dataclass(frozen=True)
@@ -154,27 +154,31 @@ def first_tile_cycles(label: str, rates: Rates) -> float:
     return float(getattr(rates, name)) if name is not None else 0.0
 
 
-def launch_cycles(label: str, built: Built, arch: Arch, model: Model) -> float | None:
+def launch_cycles(label: str, built: Built, arch: Arch, model: Model, card: Card | None = None) -> float | None:
     """Cycles of a launch (of a block, where it is not known how many there are).
+
+    Args:
+        card: how many SMs, and how fast their matrix units are; by default the architecture's assumed one.
 
     None where no block fits on an SM, or where the simulated K-loop comes to no end: it was read wrongly then.
     """
     fit = occupancy(arch, built.threads, built.registers, built.smem_bytes).blocks_per_sm
     if fit < 1:
         return None
-    rates = model.on(arch)
+    card = card or assumed_card(arch.name)
+    rates, schedule = model.on(arch), on_card(built.schedule, arch, card)
     warps = -(-built.threads // arch.warp_size)
-    math = _LONG if built.math is None else built.math
+    math = LONG if built.math is None else built.math
     once = model.block_cycles + first_tile_cycles(label, rates)
 
     def round_of(blocks: int) -> float:
-        loop = cycles_per_trip(built.schedule, warps, blocks, rates) / built.schedule.math_per_trip
-        edges = (built.schedule.before + built.schedule.after) * max(1.0, warps * blocks / QUARTERS)
+        loop = cycles_per_trip(schedule, warps, blocks, rates) / schedule.math_per_trip
+        edges = (schedule.before + schedule.after) * max(1.0, warps * blocks / QUARTERS)
         return math * loop + once + model.edge_cycles * edges
 
     if built.blocks is None:
         return _ended(round_of(fit) / fit)
-    most = -(-built.blocks // sms_of(arch.name))  # of the SM that gets the most
+    most = -(-built.blocks // card.sms)  # of the SM that gets the most
     resident = min(fit, most)
     whole, rest = divmod(most, resident)
     full = round_of(resident)
@@ -188,19 +192,30 @@ def _ended(cycles: float) -> float | None:
     return cycles if isfinite(cycles) else None
 
 
-@lru_cache(maxsize=16)
-def sms_of(arch: str) -> int:
-    """Of the largest card known; 1 where none is: then a launch is so many rounds that a rest hardly counts."""
-    return max((device.sms for device in known_devices() if device.arch == arch), default=1)
+def on_card(schedule: Schedule, arch: Arch, card: Card) -> Schedule:
+    """The trip with its matrix instructions as slow as on that card.
+
+    The rates know one speed of the matrix units, that of FP16, with the others in proportion. Where a precision is out
+    of proportion (GeForce with sums in FP32, INT8 on sm_103a), it counts as so many more multiply-adds.
+    """
+
+    def slower(slot: Slot) -> Slot:
+        if not slot.precision:
+            return slot
+        usual = arch.fp16_mac_per_cycle * {**OF_FP16, "int8": 2.0}[slot.precision]
+        return slot._replace(macs=slot.macs * usual / card.mac_per_cycle(arch, slot.precision))
+
+    return replace(schedule, trip=tuple(map(slower, schedule.trip)), others=tuple(map(slower, schedule.others)))
 
 
-def speedups(builds: Mapping[str, Built], arch: Arch, model: Model) -> dict[str, float]:
+def speedups(builds: Mapping[str, Built], arch: Arch, model: Model, card: Card | None = None) -> dict[str, float]:
     """Predicted speedup over the baseline, by label; none where the baseline's K-loop was not read, or does not fit."""
     own = builds.get(BASELINE)
-    base = launch_cycles(BASELINE, own, arch, model) if own is not None else None
+    base = launch_cycles(BASELINE, own, arch, model, card) if own is not None else None
     if base is None:
         return {}
-    cycles = {label: launch_cycles(label, built, arch, model) for label, built in builds.items() if label != BASELINE}
+    others = {label: built for label, built in builds.items() if label != BASELINE}
+    cycles = {label: launch_cycles(label, built, arch, model, card) for label, built in others.items()}
     return {label: base / took for label, took in cycles.items() if took is not None}
 
 

@@ -13,10 +13,11 @@ from math import exp
 from typing import Literal
 
 from tilewright.arch.arch import Arch
+from tilewright.arch.card import Card, assumed_card
 from tilewright.plan.budget import Budget
 from tilewright.plan.compiled import BASELINE as AS_IT_IS
 from tilewright.plan.compiled import Built, Model, load_model, ranked, speedups
-from tilewright.plan.facts import PlanFacts
+from tilewright.plan.facts import PlanFacts, for_card
 from tilewright.plan.predict import (
     ASYNC_WAITED,
     BASELINE,
@@ -84,6 +85,7 @@ class Decision:
         best: the key of a pipelined variant with the highest predicted speedup; of equals the one with fewer stages.
             Once compiled, the first of them in the ranking.
         ranking: labels of what was compiled, ``baseline`` among them, the best first; empty before compiling.
+        card: what it was decided for.
         gain: the predicted split, or None where no cp.async variant is possible.
         reasons: sentences, the most important first.
     """
@@ -97,10 +99,16 @@ class Decision:
     gain: GainSplit | None = None
     reasons: tuple[str, ...] = field(default=())
     ranking: tuple[str, ...] = ()
+    card: Card | None = None
 
 
 def decide_built(
-    facts: PlanFacts, plan: Budget, arch: Arch, builds: Mapping[str, Built], model: Model | None = None
+    facts: PlanFacts,
+    plan: Budget,
+    arch: Arch,
+    builds: Mapping[str, Built],
+    model: Model | None = None,
+    card: Card | None = None,
 ) -> Decision:
     """The decision once everything is compiled: the K-loops as they are take the place of what was expected of them.
 
@@ -108,10 +116,15 @@ def decide_built(
         facts, plan, arch: as for `decide`.
         builds: by label, the baseline among them, and ``ldg/early`` where a variant was built in two orders.
         model: the shipped one by default.
+        card: as for `decide`.
     """
-    before = decide(facts, plan, arch)
+    card = card or assumed_card(arch.name)
+    own_loop = builds.get(AS_IT_IS)
+    if own_loop is not None and not facts.precision:
+        facts = replace(facts, precision=next((s.precision for s in own_loop.schedule.trip if s.precision), ""))
+    before = decide(facts, plan, arch, card)
     model = model or load_model()
-    found = speedups(builds, arch, model)
+    found = speedups(builds, arch, model, card)
     if not found:
         return before
     order = ranked(found, arch, model)
@@ -134,18 +147,22 @@ def decide_built(
             *_after_the_cliff("try_both", plan)[1],
             *_facts_remarks(facts, arch),
             *_built_remarks(order, own, arch, model),
+            card.told,
         ),
     )
 
 
-def decide(facts: PlanFacts, plan: Budget, arch: Arch) -> Decision:
+def decide(facts: PlanFacts, plan: Budget, arch: Arch, card: Card | None = None) -> Decision:
     """Rank the variants and say whether pipelining should pay.
 
     Args:
         facts: the kernel.
         plan: the budget of the same kernel on the same architecture.
         arch: the architecture.
+        card: of that architecture; by default the assumed one. The facts' own SMs come first.
     """
+    card = card or assumed_card(arch.name)
+    facts = for_card(facts, arch, card)
     warps = plan.rows[0].warps_per_sm
     baseline = tile_cost(facts, plan, arch, BASELINE)
     predicted = _predictions(facts, plan, arch, baseline) if baseline is not None else {}
@@ -168,7 +185,9 @@ def decide(facts: PlanFacts, plan: Budget, arch: Arch) -> Decision:
             *_facts_remarks(facts, arch),
             *_model_remarks(facts, arch, predicted, best, baseline),
             *_moves_remarks(moves, predicted[best] if best else None),
+            card.told,
         ),
+        card=card,
     )
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from tilewright.arch.arch import Arch
+from tilewright.arch.card import Card
 
 MathKind = Literal["wmma", "mma", "fma"]
 
@@ -56,7 +59,8 @@ class PlanFacts:
         shared_loads: shared-memory loads per warp and tile, by SASS opcode: ``{"LDS.U8": 32, "LDSM.16.M88.2": 4}``.
         pitch_a_bytes, pitch_b_bytes: from one row of the operand in shared memory to the next, padding included.
         blocks: of the launch at the default sizes.
-        sms: of the card, when one is known.
+        sms: of the card, when one is known. macs_per_cycle: of its matrix units, per SM, for this kernel's precision.
+        precision: of its matrix instructions, as `arch.devices` names peaks; "" where the SASS did not say.
         variant_registers: registers per thread of variants already compiled, by variant key.
         retiled: which side of the tile the variant `retile` halves, where there is one.
     """
@@ -79,6 +83,8 @@ class PlanFacts:
     pitch_b_bytes: int | None = None
     blocks: int | None = None
     sms: int | None = None
+    macs_per_cycle: float | None = None
+    precision: str = ""
     variant_registers: Mapping[str, int] = field(default_factory=dict)
     retiled: Literal["BK", "BM", ""] = ""
 
@@ -93,3 +99,14 @@ class PlanFacts:
     def tile_bytes(self) -> int:
         """Bytes that one block fetches per tile."""
         return sum(copy.tile_bytes for copy in self.copies)
+
+
+def for_card(facts: PlanFacts, arch: Arch, card: Card) -> PlanFacts:
+    """The facts with what the card says of itself; SMs that they hold already stay.
+
+    Where the SASS did not tell, matrix instructions are taken to add up in FP32, as those of most kernels do.
+    """
+    sms = card.sms if facts.sms is None else facts.sms
+    precision = facts.precision or {1: "int8", 2: "fp16", 4: "tf32"}.get(facts.element_bytes, "")
+    is_matrix = facts.math_kind != "fma" and bool(precision)
+    return replace(facts, sms=sms, macs_per_cycle=card.mac_per_cycle(arch, precision) if is_matrix else None)

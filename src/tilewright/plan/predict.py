@@ -303,6 +303,8 @@ def _macs(facts: PlanFacts, plan: Budget, arch: Arch) -> float:
 def _mac_rate(facts: PlanFacts, arch: Arch) -> float:
     if facts.math_kind == "fma":
         return arch.fma_lanes_per_cycle
+    if facts.macs_per_cycle is not None:
+        return facts.macs_per_cycle
     if facts.element_bytes == 1:
         return arch.int8_mac_per_cycle
     # TF32 runs at half the rate of the 16-bit types.

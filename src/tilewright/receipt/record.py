@@ -180,6 +180,7 @@ class Decision:
         ranking: of what was compiled, ``baseline`` among it, the labels in the order in which the decision would take
             them: not quite that of `predicted`, since a kind whose predictions are less to be trusted counts for less.
             Empty where nothing was.
+        card, sms: what it was predicted for. card_reason: why; it says where the card is assumed.
     """
 
     verdict: DecisionVerdict
@@ -190,6 +191,9 @@ class Decision:
     gain: PredictedGain | None = None
     reasons: tuple[str, ...] = ()
     ranking: tuple[str, ...] = ()
+    card: str = ""
+    sms: int | None = None
+    card_reason: str = ""
 
     def rank(self, label: str) -> tuple[int, float]:
         """A variant's place, to sort by: the ranking first, then the predicted speedup."""

@@ -60,6 +60,7 @@ class Slot(NamedTuple):
         leaves: it waits until so many groups are outstanding; -1 for none.
         own: only warps that go the first one's way execute it.
         bulk_bytes, bulk_rows: of a bulk copy: how much it moves, in so many pieces. phase: it waits for bulk copies.
+        precision: of a matrix instruction of one warp, as `arch.devices` names its peaks; "" for any other.
     """
 
     pipe: Pipe
@@ -81,6 +82,7 @@ class Slot(NamedTuple):
     words: float = 0.0
     own: bool = False
     phase: bool = False
+    precision: str = ""
 
 
 @dataclass(frozen=True)
@@ -250,6 +252,7 @@ def _slot(
         pipe=pipe,
         weight=work.math.get(step.at, 0),
         macs=_macs(instruction) if pipe == "matrix" else 0.0,
+        precision=_precision(instruction) if pipe == "matrix" else "",
         clash=pipe == "fma" and _clashes(instruction),
         joins=is_barrier(instruction),
         commits=opcode == "LDGDEPBAR",
@@ -288,6 +291,21 @@ def _macs(instruction: Instruction) -> float:
     if instruction.opcode == "DMMA":
         return shape * 16
     return float(shape * 2 if "TF32" in instruction.modifiers else shape)
+
+
+def _precision(instruction: Instruction) -> str:
+    """Of its factors, and ``_acc16`` where it adds up in FP16, which some cards do twice as fast."""
+    modifiers = instruction.modifiers
+    sums_fp16 = "F16" in modifiers and "F32" not in modifiers
+    match instruction.opcode:
+        case "IMMA":
+            return "int8"
+        case "QMMA":
+            return "fp8_acc16" if sums_fp16 else "fp8"
+        case "HMMA":
+            named = "tf32" if "TF32" in modifiers else "bf16" if "BF16" in modifiers else "fp16"
+            return "fp16_acc16" if sums_fp16 and named == "fp16" else named
+    return ""
 
 
 def _clashes(instruction: Instruction) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tilewright.analyze.strategies.compute import MIN_TILES
 from tilewright.arch.arch import load_arch
+from tilewright.arch.card import Card
 from tilewright.plan.decide import Decision
 from tilewright.sass.proof import OverlapProof
 from tilewright.workflow.analyze_sized import Sized
@@ -16,11 +17,16 @@ from tilewright.workflow.analyze_tiled import Tiled
 STAGES = (2,)
 
 
-def decision_of(subject: Subject, tiled: Tiled, proof: OverlapProof, sized: Sized, say: Say) -> Decision | None:
+def decision_of(
+    subject: Subject, tiled: Tiled, proof: OverlapProof, sized: Sized, card: Card, say: Say
+) -> Decision | None:
     """Build a pipelined variant and the widened loads, and let the plan judge the builds; None where none is asked for.
 
     Nothing is built where copies overlap the math already, where there is no second tile, or where the launch is not
     the sidecar's own.
+
+    Args:
+        card: what it is decided for.
     """
     kernel, facts, plan, opened = tiled.kernel, tiled.facts, tiled.budget, subject.opened
     if kernel is None or facts is None or plan is None or opened is None or kernel.tile.threads is None:
@@ -50,4 +56,4 @@ def decision_of(subject: Subject, tiled: Tiled, proof: OverlapProof, sized: Size
     variants = build_variants(bench, kernel, plan, STAGES, wanted, say)
     used = Resources(subject.registers, subject.smem_bytes + sized.launch.shared_bytes, subject.spill_bytes, None)
     builds = builds_of(bench, used, variants, tiled.num_tiles)
-    return decide_built(facts, plan, arch, builds)
+    return decide_built(facts, plan, arch, builds, card=card)

@@ -23,6 +23,7 @@ from tilewright.analyze.tables import mix_rows
 from tilewright.analyze.verdict import verdict
 from tilewright.analyze.warnings import warnings_for
 from tilewright.arch.arch import Arch, canonical_arch, load_arch
+from tilewright.arch.card import Card, assumed_card, card_here, card_of
 from tilewright.arch.devices import Device
 from tilewright.arch.occupancy import occupancy
 from tilewright.arch.roofline import Level
@@ -62,12 +63,12 @@ def make_report(
     say("reading the machine code")
     loop, proof = hot_loop(subject.function), prove(subject.function)
     sized = sized_launch(subject, given, arch, device)
-    sms = device.sms if device is not None else None
-    tiled = tiled_of(subject, proof, sized.bound, sized.launch.threads, sms)
+    planned_for = _card(card, arch, gpu)
+    tiled = tiled_of(subject, proof, sized.bound, sized.launch.threads, planned_for.sms)
     asked_for = sized
     sized, work = counted_work(subject, sized, given, tiled, say)
     if sized is not asked_for:  # at other sizes the K-loop has other trips
-        tiled = tiled_of(subject, proof, sized.bound, sized.launch.threads, sms)
+        tiled = tiled_of(subject, proof, sized.bound, sized.launch.threads, planned_for.sms)
     if sized.launch.threads is None:
         raise _no_block(asked.path)
     facts = _facts(subject, arch, device, loop, proof, sized, work, tiled, given)
@@ -76,10 +77,19 @@ def make_report(
         facts,
         fit=fit,
         capped=capped_build(subject, fit, facts.threads, say),
-        decision=decision_of(subject, tiled, proof, sized, say),
+        decision=decision_of(subject, tiled, proof, sized, planned_for, say),
     )
     report = _report(subject, facts, sized, work, given, tiled, reason, residence)
     return replace(report, notes=(*report.notes, *differences))
+
+
+def _card(asked: Device | None, arch: Arch, gpu: GpuInfo | None) -> Card:
+    """What the decision is for: the card that was asked for, the GPU here, with or without a table, or the assumed."""
+    if asked is not None:
+        return card_of(asked, "as asked with --device")
+    if gpu is None:
+        return assumed_card(arch.name)
+    return card_here(arch.name, gpu.name, gpu.arch, gpu.sms, gpu.memory_bytes)
 
 
 def _arch_of(subject: Subject, gpu: GpuInfo | None) -> tuple[Arch, tuple[str, ...]]:

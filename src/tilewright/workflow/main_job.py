@@ -20,6 +20,7 @@ from tilewright.receipt.checklist import build_checklist
 from tilewright.receipt.write import sources_of, write_out
 from tilewright.settings import Settings
 from tilewright.workflow.attribution import PIPELINED, attribute
+from tilewright.workflow.deciding import decision_for
 from tilewright.workflow.draft.result import Draft
 from tilewright.workflow.drafting import (
     draft_misfit,
@@ -43,7 +44,7 @@ from tilewright.workflow.running import Ran, early_label, is_emulated, run_all, 
 from tilewright.workflow.study import StudiedVariant, Study
 
 Progress = Callable[[str], None]
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,7 @@ def _receipt(job: _Job, studied: Study, ran: Ran, gpu: GpuInfo | None) -> record
         preconditions=studied.preconditions,
         budget=studied.budget,
         proposals=studied.proposals,
-        decision=studied.decision,
+        decision=decision_for(studied, job.target.arch, gpu),
         variants=tuple(_variant(v, studied, ran) for v in studied.variants),
         assumptions=(*studied.assumptions, *guesses_of(job.draft)),
         notes=(*studied.notes, *ran.notes, *draft_notes(job.draft, job.path, refusal)),

@@ -91,6 +91,9 @@ def decision_record(decision: Decision, made: set[str]) -> record.Decision:
         record.PredictedGain(gain.width, gain.async_copy, gain.overlap) if gain is not None else None,
         tuple(decision.reasons),
         tuple(label for label in order if label in made or label == "baseline"),
+        decision.card.name if decision.card is not None else "",
+        decision.card.sms if decision.card is not None else None,
+        decision.card.reason if decision.card is not None else "",
     )
 
 

@@ -7,6 +7,9 @@ from typing import Literal
 
 from tilewright.build.artifact import Artifact
 from tilewright.launch.bind import LaunchChange
+from tilewright.plan.budget import Budget
+from tilewright.plan.compiled import Built
+from tilewright.plan.facts import PlanFacts
 from tilewright.receipt.evidence import Proof, Resources
 from tilewright.receipt.record import (
     BudgetRow,
@@ -63,10 +66,25 @@ class StudiedVariant:
 
 
 @dataclass(frozen=True)
+class Planned:
+    """What the decision is made from, kept so that it can be made again for another card.
+
+    Attributes:
+        builds: by label, as `plan.compiled` sees them. made: labels of the variants that there are.
+    """
+
+    facts: PlanFacts
+    plan: Budget
+    builds: dict[str, Built]
+    made: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Study:
     """Everything that is known without running the kernel.
 
     Attributes:
+        decision: for the card that is assumed of the architecture; `deciding` has it for another. planned: what from.
         toolchain: what compiled it; disassembler: what took it apart.
         constants: the file's, for the sidecar's expressions.
         widened: the baseline with 16-byte loads alone, where a copy loop can be widened.
@@ -89,6 +107,7 @@ class Study:
     budget: tuple[BudgetRow, ...] = ()
     proposals: tuple[Proposal, ...] = ()
     decision: Decision | None = None
+    planned: Planned | None = None
     variants: tuple[StudiedVariant, ...] = ()
     widened: StudiedControl | None = None
     assumptions: tuple[str, ...] = ()

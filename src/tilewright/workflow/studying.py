@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from tilewright.arch.arch import Arch, load_arch
+from tilewright.arch.card import assumed_card
 from tilewright.build.build import toolchain
 from tilewright.kloop.kernel import Refusal, TiledKernel
 from tilewright.kloop.trips import trip_count
 from tilewright.launch.bind import bind
 from tilewright.launch.spec import LaunchSpec
 from tilewright.plan.budget import Budget, budget
-from tilewright.plan.decide import decide_built
 from tilewright.receipt import record
 from tilewright.rewrite.pools import grown_bytes
 from tilewright.sass.nvdisasm import find_nvdisasm
@@ -21,13 +21,13 @@ from tilewright.sass.proof import OverlapProof
 from tilewright.source import lexical
 from tilewright.workflow.bench import Bench
 from tilewright.workflow.built import builds_of
+from tilewright.workflow.deciding import decided
 from tilewright.workflow.moves import capped, widened
 from tilewright.workflow.opening import Opened
 from tilewright.workflow.planning import math_name, plan_facts, preconditions_of
 from tilewright.workflow.probing import confirm
 from tilewright.workflow.records import (
     budget_records,
-    decision_record,
     loop_record,
     proof_record,
     refusal_record,
@@ -35,7 +35,7 @@ from tilewright.workflow.records import (
     tile_record,
 )
 from tilewright.workflow.retiling import retiled
-from tilewright.workflow.study import StudiedVariant, Study
+from tilewright.workflow.study import Planned, StudiedVariant, Study
 from tilewright.workflow.threads import with_threads
 from tilewright.workflow.trip_sets import ragged_sets, trip_sets
 from tilewright.workflow.understanding import understand
@@ -109,9 +109,9 @@ def _full(
     rows, proposals = budget_records(plan)
     progress("predicting")
     builds = builds_of(bench, base.baseline_resources, variants, num_tiles)
-    decision: record.Decision | None = decision_record(decide_built(facts, plan, arch, builds), made)
+    planned: Planned | None = Planned(facts, plan, builds, frozenset(made))
     if kernel.tile.threads is None:  # what fits a block can still be told, what fits an SM cannot
-        rows, proposals, decision = (), (), None
+        rows, proposals, planned = (), (), None
     reduction, extra = trip_sets(kernel, spec, base.constants, stages)
     assumptions = [*kernel.assumptions]
     if spec is not None:
@@ -128,7 +128,8 @@ def _full(
         preconditions=preconditions_of(kernel, plan, num_tiles),
         budget=rows,
         proposals=proposals,
-        decision=decision,
+        decision=decided(planned, arch, assumed_card(arch.name)) if planned is not None else None,
+        planned=planned,
         variants=tuple(variants),
         widened=widened_control(kernel, opened.compiler, variants),
         assumptions=tuple(assumptions),
