@@ -102,12 +102,12 @@ def packed(count_bytes: int, arrays: int) -> Iterator[dict[str, int]]:
 def counted(count_bytes: int, bins: int, has_packs: bool) -> Iterator[dict[str, int]]:
     """The most blocks, counters of a bin; and threads of a block, packs that one has under way."""
     shapes = [{"THREADS": threads, "PACKS": packs} for threads in (256, 512) for packs in (1, 2, 4)]
-    for most in (264, 528, 1056):
-        for copies in (1, 8, 32):
+    for most in (132, 264, 528, 1056) if count_bytes > LEAST_WALK_BYTES else (33, 66, 132):
+        for copies in (1, 4, 32):
             if copies > 1 and bins * copies > 16384:
                 continue
             for shape in shapes if has_packs else [{}]:
-                if count_bytes >= most * PACK_BYTES * shape.get("THREADS", 256) or most == 264:
+                if count_bytes >= most * PACK_BYTES * shape.get("THREADS", 256) or most in (33, 132):
                     yield {**shape, "BLOCKS": most, "COPIES": copies}
 
 
