@@ -14,7 +14,7 @@ from tilewright.gpu.executor import kernel_arguments
 from tilewright.ladder.comparing import Contender, mismatch
 from tilewright.ladder.compiling import CompiledRung
 from tilewright.ladder.family import Family
-from tilewright.ladder.peers import Peer, PeerCall, Result, Tutorial, exact
+from tilewright.ladder.peers import Peer, PeerCall, Result, Tutorial, exact_outputs
 from tilewright.ladder.running import operation_launch
 from tilewright.ladder.specs import bound_launches, cleared_before, figure, operation_spec
 from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
@@ -86,6 +86,10 @@ class Arena:
         owner = self._storages[array.owner]
         return self.torch.as_strided(owner, array.shape, array.strides, array.offset)
 
+    def storage(self, name: str) -> Any:
+        """A buffer as it lies in memory, one-dimensional."""
+        return self._storages[name]
+
     # Those that take part.
 
     def rung(self, compiled: CompiledRung, executor: GpuExecutor) -> Contender:
@@ -101,7 +105,7 @@ class Arena:
         inputs = [b.dtype for b in self.launch.buffers if b.is_read_first]
         arithmetic = read_arithmetic("\n".join(a.ptx for a in compiled.artifacts), inputs)
         name = compiled.spec.rung.name
-        return Contender(name, "rung", call, lambda _: self._made(), self.poison, arithmetic=arithmetic)
+        return Contender(name, "rung", call, lambda _: self.made(), self.poison, arithmetic=arithmetic)
 
     def _steps(self, compiled: CompiledRung, executor: GpuExecutor) -> list[Callable[[int], None]]:
         torch, rung = self.torch, compiled.spec.rung
@@ -123,7 +127,8 @@ class Arena:
             steps.append(_launching(kernel, launch, kernel_arguments(launch, pointer)))
         return steps
 
-    def _made(self) -> tuple[Any, ...]:
+    def made(self) -> tuple[Any, ...]:
+        """The arena's own outputs."""
         return tuple(self._view(a) for a in self.outputs)
 
     def poison(self) -> None:
@@ -174,7 +179,7 @@ class Arena:
             return ""
         contender.prepare()
         got = contender.outputs(contender.call())
-        need = self._exact()
+        need = self.exact()
         if len(got) != len(need):
             return f"it gives {len(got)} arrays instead of {len(need)}"
         for array, found, expected in zip(self.outputs, got, need, strict=True):
@@ -185,9 +190,10 @@ class Arena:
                 return f"{why} ({tolerance.derivation})"
         return ""
 
-    def _exact(self) -> list[Any]:
+    def exact(self) -> list[Any]:
+        """The outputs in float64. Raises LookupError: there is no formula for the family."""
         if self._need is None:
-            made = exact(self.family.name, self.call)
+            made = exact_outputs(self.family.name, self.call)
             if made is None:
                 raise LookupError(f"there is no formula for {self.family.name}: nothing says what is right")
             self._need = [x.double().reshape(a.shape) for x, a in zip(made, self.outputs, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -41,7 +42,8 @@ def mismatch(name: str, got: Any, need: Any, tolerance: Tolerance) -> str:
     """What is wrong with an output; "" for nothing. Both in float64, of NumPy or of PyTorch, of one shape."""
     if tuple(got.shape) != tuple(need.shape):
         return f"{name} has the shape {tuple(got.shape)} instead of {tuple(need.shape)}"
-    near = abs(got - need) <= tolerance.absolute + tolerance.relative * abs(need)
+    # Nothing but itself is near an infinity, though any distance is within its share of one.
+    near = (abs(got - need) <= tolerance.absolute + tolerance.relative * abs(need)) & (abs(need) < math.inf)
     wrong = ~(near | (got == need) | ((got != got) & (need != need)))
     count = int(wrong.sum())
     if not count:

@@ -1,0 +1,300 @@
+"""Rungs against peers: what samples say, who is refused, sizes of the sweeps, what is taken out of a tutorial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright.errors import TilewrightError
+from tilewright.ladder.bench_text import grouped, markdown_points, refused, summary
+from tilewright.ladder.comparing import Contender, contest, mismatch
+from tilewright.ladder.family import load_families, load_family
+from tilewright.ladder.graphs import MOST_CALLS, protocol_for
+from tilewright.ladder.peers import peers_of
+from tilewright.ladder.predicting import CardRates, predict, rates_of
+from tilewright.ladder.report import LadderBench, PeerPoint, TimedContender
+from tilewright.ladder.report_text import render_bench
+from tilewright.ladder.specs import figure
+from tilewright.ladder.sweep import sets_of, sweep_sizes
+from tilewright.ladder.tutorials import extracted, load_tutorial
+from tilewright.measure.measure import Plan
+from tilewright.verification.tolerance import Tolerance
+
+RIGHT = np.array([1.0, 2.0, np.nan, np.inf])
+POINT = PeerPoint("float32", "", {"R": 2, "C": 3}, "", True, 1, 8000.0, 4000.0, "04_best")
+PLAN = Plan(warmup_rounds=0, min_rounds=6, max_rounds=8, budget_s=10.0)
+
+
+class FakeClock:
+    """Each contender takes what it is said to, a little more in every second round; all drift alike."""
+
+    def __init__(self, times: Mapping[str, float], failed: Mapping[str, str] | None = None) -> None:
+        self.times, self.failed, self.asked = dict(times), dict(failed or {}), 0
+
+    def time_us(self, name: str) -> float:
+        is_slow = self.asked // len(self.times) % 2
+        self.asked += 1
+        return self.times[name] * (1 + 0.1 * is_slow)
+
+
+def contender(name: str, kind: Any, results: np.ndarray | None = RIGHT) -> Contender:
+    return Contender(name, kind, lambda: results, None if results is None else lambda made: [made])
+
+
+def check(one: Contender) -> str:
+    if one.outputs is None:
+        return ""
+    (got,) = one.outputs(one.call())
+    with np.errstate(invalid="ignore"):
+        return mismatch("y", got, RIGHT, Tolerance(1e-3, 1e-3, ""))
+
+
+def ran(times: Mapping[str, float], *others: Contender, ours: Contender | None = None, **clock: Any) -> PeerPoint:
+    those = (ours or contender("04_best", "rung"), *others, contender("copy", "copy", None))
+    return contest(POINT, those, check, lambda ready: FakeClock(times, **clock), PLAN)
+
+
+TIMES = {"04_best": 10.0, "eager": 20.0, "compiled": 12.0, "copy": 9.0}
+PEERS = (contender("eager", "eager"), contender("compiled", "compile"))
+
+
+def test_the_ratio_is_the_fastest_peers_time_over_ours() -> None:
+    point = ran(TIMES, *PEERS)
+    assert point.best_peer == "compiled"
+    assert point.ratio == pytest.approx(1.2)
+    assert (point.ratio_low, point.ratio_high) == (pytest.approx(1.2), pytest.approx(1.2))
+    assert point.outcome == "won"
+    assert point.copy_share == pytest.approx(0.9)  # a yardstick, and no peer, though it is the fastest of all
+    ours = point.contenders[0]
+    assert (ours.verdict, ours.samples) == ("passed", 8)
+    assert ours.median_us == pytest.approx(10.5)
+    assert ours.gbps == pytest.approx(8000 / 10.5 / 1e3)
+
+
+@pytest.mark.parametrize(("theirs", "outcome"), [(9.0, "lost"), (9.95, "level"), (10.05, "level"), (10.2, "won")])
+def test_a_loss_is_a_loss(theirs: float, outcome: str) -> None:
+    point = ran({**TIMES, "compiled": theirs}, *PEERS)
+    assert (point.outcome, point.ratio) == (outcome, pytest.approx(theirs / 10))
+
+
+def test_a_wrong_peer_is_refused_however_fast() -> None:
+    wrong = RIGHT + np.array([0.5, 0, 0, 0])
+    point = ran({**TIMES, "compiled": 1.0}, PEERS[0], contender("compiled", "compile", wrong))
+    told = {c.name: c for c in point.contenders}
+    assert told["compiled"].verdict == "failed"
+    assert told["compiled"].message == "1 of 4 elements of y are wrong: 1.5 instead of 1"
+    assert told["compiled"].median_us is None
+    assert (point.best_peer, point.ratio) == ("eager", pytest.approx(2.0))
+
+
+def test_a_wrong_rung_wins_nothing() -> None:
+    point = ran(TIMES, *PEERS, ours=contender("04_best", "rung", np.zeros(4)))
+    assert (point.outcome, point.ratio, point.best_peer) == ("not_run", None, "")
+    assert point.contenders[0].verdict == "failed"
+    assert "elements of y are wrong" in point.message
+    assert all(c.median_us is None for c in point.contenders)
+
+
+def test_what_raises_or_cannot_be_captured_takes_no_part() -> None:
+    def broken() -> Any:
+        raise RuntimeError("no kernel\n image")
+
+    stuck = replace(contender("triton", "triton"), call=broken)
+    point = ran(TIMES, *PEERS, stuck, failed={"eager": "OutOfMemoryError: too large"})
+    told = {c.name: (c.verdict, c.message) for c in point.contenders}
+    assert told["triton"] == ("not_run", "RuntimeError: no kernel image")
+    assert told["eager"] == ("not_run", "OutOfMemoryError: too large")
+    assert point.best_peer == "compiled"
+    assert refused([point, point])[0] == "eager: not run: OutOfMemoryError: too large (2 of the sizes)"
+    alone = ran(TIMES, stuck)
+    assert (alone.outcome, alone.message) == ("not_run", "no peer could be timed")
+
+
+def test_nobody_can_hide_behind_the_results_of_another() -> None:
+    """The arena's outputs are poisoned before each check: a kernel that writes nothing is found out."""
+    held = {"y": RIGHT.copy()}
+
+    def poison() -> None:
+        held["y"] = np.full(4, -1.0)
+
+    idle = Contender("04_best", "rung", lambda: None, lambda _: [held["y"]], poison)
+
+    def checked(one: Contender) -> str:
+        one.prepare()
+        return check(one)
+
+    assert contest(POINT, [idle, *PEERS], checked, lambda _: FakeClock(TIMES), PLAN).outcome == "not_run"
+    careless = replace(idle, prepare=lambda: None)  # the twin without it would pass on what is left from before
+    held["y"] = RIGHT.copy()
+    assert contest(POINT, [careless, *PEERS], checked, lambda _: FakeClock(TIMES), PLAN).outcome == "won"
+
+
+@pytest.mark.parametrize(
+    ("got", "why"),
+    [
+        ([1.0, 2.0, np.nan, np.inf], ""),
+        ([1.0005, 2.0, np.nan, np.inf], ""),
+        ([1.0, 2.0, 0.0, np.inf], "1 of 4"),
+        ([1.0, 2.0, np.nan, -np.inf], "1 of 4"),
+        ([np.nan, np.nan, np.nan, np.nan], "3 of 4"),
+        ([1.0, 2.0], "has the shape (2,) instead of (4,)"),
+    ],
+)
+def test_mismatches(got: list[float], why: str) -> None:
+    with np.errstate(invalid="ignore"):
+        found = mismatch("y", np.array(got), RIGHT, Tolerance(1e-3, 1e-3, ""))
+    assert found.startswith(why) if why != "has the shape (2,) instead of (4,)" else why in found
+    assert bool(found) == bool(why)
+
+
+def test_losses_and_refusals_are_shown() -> None:
+    lost = ran({**TIMES, "compiled": 8.0}, *PEERS)
+    won = replace(ran(TIMES, *PEERS), sizes={"R": 7, "C": 9}, predicted_us=8.5, predicted_bound="dram")
+    wrong = ran(TIMES, PEERS[0], contender("compiled", "compile", np.zeros(4)))
+    report = LadderBench("f", "F", "a card", "580", "2026", (), (lost, won, wrong), "2.11", "3.6", "auto", 4280.0, 1.5)
+    assert summary(report.points) == "3 sizes: 2 won, 1 lost, the worst 0.80x at R=2 C=3"
+    text = render_bench(report, width=160)
+    line = next(line for line in text.splitlines() if "0.80x" in line and "lost" in line and line.startswith("R=2"))
+    assert "compiled" in line
+    assert "8.5" in next(line for line in text.splitlines() if line.startswith("R=7"))
+    assert "compiled: failed: 4 of 4 elements" in text
+    page = "\n".join(markdown_points(report))
+    assert "| 0.80x | **lost** |" in page
+    assert "| 8.5 | dram |" in page
+    assert "compiled: failed: 4 of 4 elements" in page
+    assert list(grouped(report.points)) == [("float32", "")]
+
+
+def test_host_times_stand_in_their_own_line() -> None:
+    op = TimedContender("tilewright.ops.f", "op", "passed", median_us=2.0, host_us=31.0)
+    point = replace(ran(TIMES, *PEERS), contenders=(op, replace(op, name="eager", kind="eager", host_us=7.0)))
+    report = LadderBench("f", "F", "a card", "580", "2026", (), (point,))
+    assert "tilewright.ops.f 31 us, eager 7 us (R=2 C=3)" in render_bench(report, width=120)
+
+
+@pytest.mark.parametrize("family", load_families(), ids=lambda f: f.name)
+def test_every_family_has_peers_and_a_sweep(family: Any) -> None:
+    assert peers_of(family.name), "no formula says what is right"
+    sizes = sweep_sizes(family)
+    assert len(sizes) >= 30
+    assert len({tuple(s.items()) for s in sizes}) == len(sizes)
+    moved = [figure(family.bytes, family, s, family.dtypes[0]) for s in sizes]
+    assert min(moved) < 1000
+    if family.name != "sgemm":
+        assert max(moved) > 500e6  # beyond any L2
+    assert any(any(v & (v - 1) for v in s.values()) for s in sizes), "powers of two alone"
+
+
+def test_a_sweep_of_other_sizes_is_refused() -> None:
+    family = load_family("softmax")
+    with pytest.raises(TilewrightError, match="its sizes are R, C, ld_x"):
+        sets_of(family, {"names": ["R", "C"], "rows": [[1, 2]]})
+    given = sets_of(family, {"names": ["R", "C", "ld_x"], "derived": {"ld_x": "C"}, "rows": [[1, 2], [1, 2, 5]]})
+    assert given == ({"R": 1, "C": 2, "ld_x": 2}, {"R": 1, "C": 2, "ld_x": 5})
+
+
+RATES = CardRates(4e12, 2.0, 8e12, 1e12, 2.5e11, {"fp32": 6e13, "tf32": 4.8e14})
+
+
+def test_predictions_name_what_bounds() -> None:
+    copy_like, product = load_family("softmax"), load_family("sgemm")
+    large = predict(copy_like, copy_like.sizes["default"], "float32", RATES)
+    assert large.bound == "dram"
+    assert large.us == pytest.approx(2 * 32768 * 4096 * 4 / 4e12 * 1e6 + 2)
+    small = predict(copy_like, copy_like.sizes["tiny_31"], "float32", RATES, is_cold=False)
+    assert (small.bound, small.us) == ("launch", pytest.approx(2.0, abs=0.01))
+    mm = predict(product, product.sizes["default"], "float32", RATES)
+    assert (mm.bound, mm.us) == ("fp32", pytest.approx(2 * 4096**3 / 6e13 * 1e6 + 2))
+    fast = predict(product, product.sizes["default"], "float32", RATES, precision="tf32")
+    assert fast.us < mm.us / 5
+    warm = predict(copy_like, copy_like.sizes["large_1k"], "float32", RATES, is_cold=False)
+    assert warm.bound == "l2"
+
+
+def test_counters_of_a_rung_bound_it_too() -> None:
+    family = load_family("sgemm")
+    sizes = family.sizes["default"]
+    naive = {"launches": 1, "instructions": 1e7, "global_sectors": 250000.0, "shared_wavefronts": 0.0}
+    tiled = {**naive, "instructions": 1.9e6, "global_sectors": 6400.0, "shared_wavefronts": 135168.0}
+    slow = predict(family, sizes, "float32", RATES, counters=naive)
+    assert slow.bound == "l2"
+    scale = 4096**3 / (128 * 256 * 48)
+    assert slow.us == pytest.approx(250000 * 32 * scale / 8e12 * 1e6 + 2)
+    assert predict(family, sizes, "float32", RATES, counters=tiled).bound == "shared"
+    unknown = predict(family, sizes, "float32", CardRates(4e12, 2.0), counters=naive)
+    assert unknown.bound == "dram"  # a card without a table: what was measured is all there is
+
+
+def test_rates_of_a_card_with_a_table() -> None:
+    rates = rates_of("NVIDIA H200", 4.28e12, 1.7)
+    assert rates.dram_bytes == 4.28e12
+    assert rates.l2_bytes == pytest.approx(32 * 132 * 1.98e9)
+    assert rates_of("a card", 1e12, 1.0) == CardRates(1e12, 1.0)
+
+
+def test_small_data_stays_in_the_cache_and_large_data_does_not() -> None:
+    l2 = 60 << 20
+    assert protocol_for(1e9, 250.0, l2) == replace(protocol_for(1e9, 1.0, l2), calls=1)
+    assert protocol_for(1e9, 250.0, l2).is_cold
+    small = protocol_for(1e4, 2.0, l2)
+    assert (small.is_cold, small.calls) == (False, MOST_CALLS)
+    assert protocol_for(20e6, 10.0, l2).calls == 15
+
+
+TUTORIAL = '''
+"""A tutorial."""
+import os
+import os.path as path
+
+SCALE = 3
+KEPT = path.join("a", "b")
+NOISE = os.environ["NO_SUCH_VARIABLE"]
+
+
+def decorate(function):
+    return function
+
+
+def helper(x, by=SCALE):
+    return by * x
+
+
+@decorate
+def kernel(x):
+    SCALE = 1
+    return helper(x) + SCALE
+
+
+class Wrapped:
+    @staticmethod
+    def apply(x):
+        return kernel(x)
+
+
+run = Wrapped.apply
+raise SystemExit("a benchmark")
+'''
+
+
+def test_a_tutorial_gives_what_a_function_needs_and_runs_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(TUTORIAL)
+    run: Callable[[int], int] = load_tutorial(tmp_path, "one.py", "run", tmp_path / "cache")
+    assert run(2) == 7
+    text = extracted(TUTORIAL, "run")
+    assert "@decorate\ndef kernel" in text
+    assert not any(word in text for word in ("import", "KEPT", "NOISE", "SystemExit"))
+    assert "import os.path as path" in extracted(TUTORIAL, "KEPT")
+
+
+def test_a_tutorial_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TilewrightError, match="cannot be read: No such file"):
+        load_tutorial(tmp_path, "two.py", "run", tmp_path)
+    with pytest.raises(TilewrightError, match="has no 'other'"):
+        extracted(TUTORIAL, "other", "one.py")
+    with pytest.raises(TilewrightError, match=r"one\.py:1 is no Python"):
+        extracted("def (", "other", "one.py")
