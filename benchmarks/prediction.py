@@ -3,7 +3,8 @@
     python benchmarks/prediction.py score                        # what the record says; needs nothing else
     python benchmarks/prediction.py collect TIMES.json STUDIES CASES.pkl
     python benchmarks/prediction.py fit CASES.pkl --side a       # calibrated on side a (or b, or all): rates as JSON
-    python benchmarks/prediction.py record CASES.pkl --a A.json --b B.json --toolchain "NVRTC 13.0.88" --late NAME ...
+    python benchmarks/prediction.py record CASES.pkl --a A.json --b B.json --before RATES.toml \\
+        --toolchain "NVRTC 13.0.88" --late NAME ...
 
 Every kernel of an origin is on one side of the split, a rule set before anything was fitted: side a are the kernels
 made here (generated ones and the examples), side b the public ones. What is fitted on one side predicts the other; so
@@ -24,7 +25,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
-from math import exp, log, sqrt
+from math import exp, log
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,17 @@ from prediction_score import BASELINE, kind_lines, miss_lines, score_lines, spre
 from tilewright.arch.arch import load_arch
 from tilewright.arch.devices import find_device
 from tilewright.arch.occupancy import occupancy
-from tilewright.plan.compiled import LONG, Built, Model, Spread, first_tile_cycles, kind_of, load_model, ranked
+from tilewright.plan.compiled import (
+    LONG,
+    Built,
+    Model,
+    Spread,
+    first_tile_cycles,
+    kind_of,
+    load_model,
+    parse_model,
+    ranked,
+)
 from tilewright.plan.pipes import QUARTERS, Rates, cycles_per_trip
 from tilewright.sass.schedule import Schedule, Slot
 from tilewright.settings import Settings
@@ -218,7 +229,10 @@ def fit_boxes(cases: Sequence[Case], values: Mapping[str, float], fast: Fast) ->
 
 def rows_of(cases: Sequence[Case], values: Mapping[str, float], fast: Fast) -> list[dict[str, Any]]:
     """Cases as they are recorded, without ranking and ranges."""
-    model = with_values(load_model(), values)
+    return _rows(cases, with_values(load_model(), values), fast)
+
+
+def _rows(cases: Sequence[Case], model: Model, fast: Fast) -> list[dict[str, Any]]:
     rows = []
     for case in cases:
         predicted = {label: round(value, 4) for label, value in predict(case, model, fast).items()}
@@ -227,9 +241,9 @@ def rows_of(cases: Sequence[Case], values: Mapping[str, float], fast: Fast) -> l
     return rows
 
 
-def judged(rows: Sequence[dict[str, Any]], spreads: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+def judged(rows: Sequence[dict[str, Any]], spreads: Mapping[str, Spread]) -> list[dict[str, Any]]:
     """The rows with the ranking and the ranges that spreads of other rows make of them."""
-    model = replace(load_model(), spreads={kind: Spread(**row) for kind, row in spreads.items()})
+    model = replace(load_model(), spreads=spreads)
     found = []
     for row in rows:
         spread = {label: model.spread(label, ARCH) for label in row["predicted"]}
@@ -262,25 +276,26 @@ def record(
     fast: Fast,
     toolchain: str,
     late: Sequence[str],
+    before: Model,
 ) -> dict[str, Any]:
     """Every case as the rates of the other side predict it, and beside that as those of its own do.
 
     Args:
         toolchain: what compiled the kernels. late: names of those that were first scored when nothing was changed.
+        before: what was shipped before: the mean of both fits.
     """
     sides = {side: [case for case in cases if side_of(case.origin) == side] for side in "ab"}
     out = {side: rows_of(sides[side], by_side["b" if side == "a" else "a"], fast) for side in "ab"}
     within = {side: rows_of(sides[side], by_side[side], fast) for side in "ab"}
     # A side's ranges come from the errors of the rates that were fitted on the other side, on that other side.
     own = {side: spreads_of(within[side], kind_of) for side in "ab"}
-    tested = {side: judged(out[side], own["b" if side == "a" else "a"]) for side in "ab"}
+    kept = {side: {kind: Spread(**row) for kind, row in own[side].items()} for side in "ab"}
+    tested = {side: judged(out[side], kept["b" if side == "a" else "a"]) for side in "ab"}
     for side in "ab":
         for row, inside in zip(tested[side], within[side], strict=True):
             row["predicted_by_own_side"] = inside["predicted"]
     everything = [*tested["a"], *tested["b"]]
-    between = {name: sqrt(by_side["a"][name] * by_side["b"][name]) for name in by_side["a"]}
-    all_out = spreads_of([*out["a"], *out["b"]], kind_of)
-    earlier = {side: judged(rows_of(sides[side], between, fast), all_out) for side in "ab"}
+    earlier = {side: judged(_rows(sides[side], before, fast), before.spreads) for side in "ab"}
     about = cases[0]
     return {
         "what": "predicted and measured speedups of compiled variants; each case predicted by rates that were fitted "
@@ -305,8 +320,8 @@ def record(
             "calibrated on a, tested on b": summary(tested["b"]),
             "calibrated on b, tested on a": summary(tested["a"]),
             "of the former, the late ones": summary([row for row in tested["b"] if row["name"] in late]),
-            "mean of both fits, shipped before, on a": summary(earlier["a"]),
-            "mean of both fits, shipped before, on b": summary(earlier["b"]),
+            "mean of two fits, shipped before, on a": summary(earlier["a"]),
+            "mean of two fits, shipped before, on b": summary(earlier["b"]),
             "all cases, each by the other side's rates": summary(everything),
         },
         "spreads": own,
@@ -333,6 +348,7 @@ def main() -> None:
     one.add_argument("--a", type=Path, required=True)
     one.add_argument("--b", type=Path, required=True)
     one.add_argument("--toolchain", required=True, help="what compiled the kernels")
+    one.add_argument("--before", type=Path, required=True, help="rates.toml as it was shipped before")
     one.add_argument("--late", nargs="*", default=(), help="kernels first scored when nothing was changed any more")
     one.add_argument("--out", type=Path, default=RECORD)
     asked = parser.parse_args()
@@ -357,7 +373,8 @@ def main() -> None:
         asked.out.write_text(json.dumps(fit_boxes(chosen, begun, fast), indent=1) + "\n")
         return
     by_side = {side: json.loads(getattr(asked, side).read_text("utf-8")) for side in "ab"}
-    made = record(cases, by_side, fast, asked.toolchain, asked.late)
+    before = parse_model(asked.before.read_text("utf-8"))
+    made = record(cases, by_side, fast, asked.toolchain, asked.late, before)
     asked.out.write_text(json.dumps(made, indent=1) + "\n")
 
 

@@ -7,7 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright.analyze.demand import Demand, Traffic, demand_of, global_passes, mac_rate, matrix_macs
+from tilewright.analyze.demand import (
+    Demand,
+    Traffic,
+    _pipe_cycles,
+    demand_of,
+    global_passes,
+    mac_rate,
+    matrix_macs,
+)
 from tilewright.analyze.floors import Setting, floors, gain, without_global_wait
 from tilewright.analyze.hot_loop import HotLoop, short_name
 from tilewright.analyze.ncu import read_ncu
@@ -161,6 +169,25 @@ def test_geforce_has_half_the_matrix_rate_with_fp32_sums() -> None:
     assert rates == pytest.approx([256, 512], rel=0.01)
     assert mac_rate("HMMA", [], ampere, find_device("A10")) == pytest.approx(512, rel=0.01)
     assert mac_rate("IMMA", [], ampere, card) == pytest.approx(1024, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("arch", "opcode", "fma", "multiply"),
+    [
+        ("sm_90a", "FFMA", 16, None),
+        ("sm_90a", "IDP", 16, 32),
+        ("sm_90a", "IMAD", 16, 32),
+        ("sm_86", "IDP", 16, 32),
+        ("sm_80", "FFMA", 32, None),
+        ("sm_80", "IMAD", 32, 32),
+    ],
+)
+def test_integer_products_have_half_of_the_multiply_add_pipe(
+    arch: str, opcode: str, fma: float, multiply: float | None
+) -> None:
+    """64 of a warp: 64 x 32 results, of 128 (sm_80: 64) a cycle, and 64 where they are products of integers."""
+    pipes = _pipe_cycles([code(opcode)] * 64, load_arch(arch), None)
+    assert (pipes["fma"], pipes.get("multiply")) == (fma, multiply)
 
 
 # -- occupancy and roofline -----------------------------------------------------------------------------

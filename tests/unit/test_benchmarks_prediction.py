@@ -76,7 +76,7 @@ def test_the_page_shows_the_recorded_figures(kept: dict[str, Any], scripts: tupl
             assert line in page
     assert f"fitted on {kept['fitted_on']['a']} cases" in page
     late, mean = (
-        kept["summary"][name] for name in ("of the former, the late ones", "mean of both fits, shipped before, on b")
+        kept["summary"][name] for name in ("of the former, the late ones", "mean of two fits, shipped before, on b")
     )
     text = " ".join(page.split())
     assert f"Five of the public kernels, {late['cases']} cases" in text

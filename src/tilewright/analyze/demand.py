@@ -21,7 +21,9 @@ _SPELLED = re.compile(r"^(\d+)x(\d+)x(\d+)$")
 # The shapes as SASS packs them into one number, m, n, k.
 _SHAPES = {"884": (8, 8, 4), "1684": (16, 8, 4), "1688": (16, 8, 8), "16816": (16, 8, 16), "16832": (16, 8, 32),
            "16864": (16, 8, 64), "8816": (8, 8, 16), "8832": (8, 8, 32), "168128": (16, 8, 128)}  # fmt: skip
-_FMA = frozenset({"FFMA", "FADD", "FMUL", "HFMA2", "HADD2", "HMUL2", "FFMA2", "FADD2", "FMUL2", "IMAD", "IDP"})
+_FMA = frozenset({"FFMA", "FADD", "FMUL", "HFMA2", "HADD2", "HMUL2", "FFMA2", "FADD2", "FMUL2"})
+# One half of the multiply-add pipe does these too: they take its issue slots, and are no faster than that half.
+_MULTIPLY = frozenset({"IMAD", "IDP", "IMUL"})
 _ALU = frozenset(
     {"IADD3", "IADD", "LOP3", "SHF", "LEA", "ISETP", "FSETP", "SEL", "FSEL", "PRMT", "VIADD", "IMNMX", "FMNMX",
      "VIMNMX", "IABS", "HSETP2", "HMNMX2", "PLOP3", "P2R", "R2P", "LEA32I", "MOV"}
@@ -55,7 +57,7 @@ class Demand:
     Attributes:
         issue: of the schedulers. lsu: of the pipe to L1 and shared memory.
         l2_bytes: to and from L2, as far as L1 does not hold them.
-        pipes: of the math pipes by name (``tensor``, ``fma``, ``alu``, ``mufu``).
+        pipes: of the math pipes by name (``tensor``, ``fma``, ``multiply``, ``alu``, ``mufu``).
         alone: of a block that has the SM to itself. global_wait, near_wait: of that, waiting.
         trips: of the hot loop; 1.0 where they are not known, and then everything is of one trip.
         is_whole: the figures are of the whole block, not of a trip.
@@ -147,10 +149,11 @@ def _macs(instruction: Instruction) -> float:
 
 def _pipe_cycles(trip: Sequence[Instruction], arch: Arch, device: Device | None) -> dict[str, float]:
     """Cycles of each math pipe for one warp's trip."""
-    out = {"tensor": 0.0, "fma": 0.0, "alu": 0.0, "mufu": 0.0}
+    out = {"tensor": 0.0, "fma": 0.0, "multiply": 0.0, "alu": 0.0, "mufu": 0.0}
     for i in trip:
-        if i.opcode in _FMA:
+        if i.opcode in _FMA | _MULTIPLY:
             out["fma"] += WARP / arch.fma_lanes_per_cycle
+            out["multiply"] += WARP / arch.multiply_lanes_per_cycle if i.opcode in _MULTIPLY else 0.0
         elif i.opcode in _ALU:
             out["alu"] += WARP / arch.int_lanes_per_cycle
         elif i.opcode == "MUFU":

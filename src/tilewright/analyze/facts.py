@@ -157,6 +157,7 @@ FLOOR_NAMES = {
     "dram": "moving the unique bytes from and to DRAM",
     "tensor": "the tensor pipe",
     "fma": "the multiply-add pipe",
+    "multiply": "the integer multiply pipe",
     "alu": "the integer pipe",
     "mufu": "the special-function pipe",
 }

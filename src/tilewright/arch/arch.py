@@ -39,6 +39,7 @@ class Arch:
         has_bulk: bulk and tensor copies (TMA). has_wgmma, has_tcgen05: the matrix instructions of a warp group.
         fp16_mac_per_cycle, int8_mac_per_cycle: dense multiply-adds of ``mma.sync``.
         int_lanes_per_cycle: 32-bit integer additions, comparisons and logic.
+        multiply_lanes_per_cycle: 32-bit integer multiply-adds (IMAD) and dot products of four bytes (IDP).
         exp_per_cycle: exponentials of the special function units.
         l2_bytes_per_cycle: what one SM takes in from L2.
     """
@@ -77,6 +78,7 @@ class Arch:
     fp16_mac_per_cycle: int
     int8_mac_per_cycle: int
     int_lanes_per_cycle: int
+    multiply_lanes_per_cycle: int
     exp_per_cycle: int
     smem_bytes_per_cycle: int
     l2_bytes_per_cycle: int

@@ -139,7 +139,7 @@ def tensor_cores(facts: Facts) -> Judged:
     d = facts.demand
     rounds = facts.warps * d.trips
     saved = rounds * fmas / facts.arch.schedulers_per_sm
-    pipes = {name: cycles for name, cycles in d.pipes.items() if name != "fma"}
+    pipes = {name: cycles for name, cycles in d.pipes.items() if name not in ("fma", "multiply")}
     pipes["tensor"] = rounds * lanes * WARP / rate
     shared = sum(max(1.0, access_bytes(i) / 4) for i in trip if i.opcode == "LDS")
     issued = sum(max(i.stall, 1) for i in trip if i.opcode in ("FFMA", "HFMA2", "IDP", "IMAD"))
@@ -158,7 +158,7 @@ def tensor_cores(facts: Facts) -> Judged:
             ", ".join(narrow) or ("8-bit products, IDP" if is_bytes else "by the width of the loads"),
             "sidecar or SASS",
         ),
-        *floor_evidence(facts, "fma", "issue"),
+        *floor_evidence(facts, "fma", "multiply", "issue"),
     )
     return recommend(
         facts,
