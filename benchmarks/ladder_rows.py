@@ -35,6 +35,7 @@ FAMILIES = (
     "merge_attention",
     "reduce",
     "dot",
+    "reduce_rows",
     *("add", "relu", "gelu", "sigmoid", "silu_mul"),
     "embedding",
     "histogram",
@@ -59,6 +60,11 @@ def candidates(rung: Rung, sizes: Mapping[str, int], item_bytes: int) -> Iterato
                 packs = -(-sizes["C"] * item_bytes // (PACK_BYTES * workers * blocks))
                 if packs <= MOST_PACKS:
                     yield {"CLUSTER": blocks, "WORKERS": workers, "PACKS": packs}
+    elif "tickets" in text:
+        for threads in (256, 512) if sizes["R"] < WALKERS[0] else ():
+            yield from ({"THREADS": threads, "LOADS": n, "BLOCKS": most} for n in (2, 4, 8) for most in WALKERS[:3])
+    elif "#define ROWS" in text and "#define LOADS" in text:
+        yield from shared(sizes["C"] * item_bytes)
     elif "draws_last" in text:
         yield from walks(sizes["N"] * item_bytes, sum(name.startswith("stride_") for name in sizes))
     elif "#define STREAM" in text:
@@ -87,6 +93,16 @@ def walks(count_bytes: int, arrays: int) -> Iterator[dict[str, int]]:
             for most in WALKERS if is_long else (792,):
                 if most == WALKERS[0] or most <= blocks or not is_long:
                     yield {"THREADS": threads, "LOADS": loads, "BLOCKS": most}
+
+
+def shared(row_bytes: int) -> Iterator[dict[str, int]]:
+    """Threads of a row, rows of a block, packs that a thread has under way; for rows that are only read."""
+    for workers in (4, 8, 16, 32, 64, 128, 256, 512):
+        for loads in (1, 2, 4, 8):
+            if workers == 64 or not 1 <= 2 * row_bytes // (PACK_BYTES * workers * loads) <= 16:
+                continue  # several rows are within one warp; and not too many threads without work, or too few
+            for rows in (128 // workers, 256 // workers) if workers <= 32 else (1,):
+                yield {"WORKERS": workers, "ROWS": rows, "LOADS": loads}
 
 
 def packed(count_bytes: int, arrays: int) -> Iterator[dict[str, int]]:

@@ -11,6 +11,7 @@ An operator is registered with ``torch.library`` when its name is first asked fo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +143,9 @@ class _Signature:
         first = next(iter(inputs.values()))
         element = next((v.dtype for n, v in inputs.items() if self.kept[n] == ELEMENT), None)
         sizes = {**self._sizes(inputs), **asked}
-        line = next((v for n, v in inputs.items() if n in self.family.flat), None)
+        flat = next((arg for arg in self.inputs if arg.name in self.family.flat), None)
+        line = inputs[flat.name] if flat is not None else None
+        rest = len(flat.shape or ()) - 1 if flat is not None else 0  # dimensions that are not of the line
         out = {}
         for arg in self.made:
             is_element = element is not None and self.kept[arg.name] == ELEMENT
@@ -150,10 +153,11 @@ class _Signature:
             extents = [_extent(e, sizes) for e in arg.shape or ()]
             if line is None or arg.name not in self.family.flat:
                 out[arg.name] = torch.empty(extents, dtype=dtype, device=first.device)
-            elif len(extents) == 1:
+            elif len(extents) == 1 and not rest:
                 out[arg.name] = torch.empty_like(line, dtype=dtype)
             else:
-                out[arg.name] = torch.empty([*line.shape, *extents[1:]], dtype=dtype, device=first.device)
+                extents = [*line.shape[: line.dim() - rest], *extents[1:]]
+                out[arg.name] = torch.empty(extents, dtype=dtype, device=first.device)
         return out
 
     def returned(self, outputs: dict[str, Any]) -> Any:
@@ -166,8 +170,11 @@ class _Signature:
         for arg in self.inputs:
             tensor = inputs[arg.name]
             need = len(arg.shape or ())
-            if arg.name in self.family.flat and need == 1:
-                _take(found, (arg.shape or ())[0], tensor.numel(), self.sizes)
+            first = tensor.dim() - need + 1
+            if arg.name in self.family.flat and first >= 0:
+                extents = (math.prod(tensor.shape[:first]), *tensor.shape[first:])
+                for expression, extent in zip(arg.shape or (), extents, strict=True):
+                    _take(found, expression, extent, self.sizes)
                 continue
             if tensor.dim() != need:
                 message = f"'{arg.name}' of {self.family.name} has {tensor.dim()} dimensions; it needs {need}."

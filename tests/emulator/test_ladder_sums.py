@@ -37,10 +37,15 @@ BROKEN = [
     ("reduce", "05", "thread < line.loose", "thread < line.loose - 1", "ragged"),
     ("reduce", "06", "partial[blockIdx.x] = sum", "partial[0] = sum", "small"),
     ("reduce", "07", "__ldcg(partial + i)", "__ldcg(partial)", "small"),
-    ("reduce", "07", "draws_last(ticket)", "blockIdx.x == gridDim.x - 1", "small"),
+    ("reduce", "07", "draws_last(ticket, gridDim.x)", "blockIdx.x == gridDim.x - 1", "small"),
     ("dot", "01", "b[i * stride_b]", "b[i * stride_a]", "strided"),
     ("dot", "02", "packs_b + pack * TW_PACK", "packs_b + (line.packs - 1) * TW_PACK", "ragged"),
     ("dot", "02", "stride_b == 1 && ", "", "tiny_33"),
+    ("reduce_rows", "02", "lane == 0", "lane == 1 && row + 1 < R", "small"),
+    ("reduce_rows", "03", "min(row, R - 1LL)", "row", "ragged"),
+    ("reduce_rows", "03", "only_if(first + i * WORKERS < count, read[i])", "read[i]", "wide"),
+    ("reduce_rows", "04", "tickets + row", "tickets", "wide"),
+    ("reduce_rows", "04", "part == 0 && ", "", "wide"),
     ("dot", "03", "const bool is_there = first + i * THREADS < line.packs", "const bool is_there = true", "ragged"),
 ]  # fmt: skip
 
@@ -121,6 +126,66 @@ def test_vectors_that_begin_differently_are_not_read_in_packs() -> None:
     assert not run_emulated(twin, what).passed
 
 
+# Rows of some lanes of a warp, of a warp, of a block, of several; each begins at another place within 16 bytes.
+ROWS = [
+    ("03", "bfloat16", 40, 9),
+    ("03", "float32", 9, 21),
+    ("03", "float16", 7, 201),
+    ("03", "float32", 3, 2001),
+    ("03", "bfloat16", 2, 9001),
+    ("04", "bfloat16", 3, 30001),
+]
+
+
+@pytest.mark.parametrize(("which", "dtype", "rows", "columns"), ROWS)
+def test_rows_as_a_card_gets_them(which: str, dtype: str, rows: int, columns: int) -> None:
+    family = load_family("reduce_rows")
+    sizes = {"R": rows, "C": columns, "ld_x": columns}
+    compiled = built(family, family.rung(which).at(sizes, dtype), dtype)
+    done = run_emulated(compiled, operation(family, dtype, sizes))
+    assert done.passed, done.message
+    assert compiled.spill_bytes == 0
+
+
+def test_two_threads_of_a_row_share_nine_loose_elements() -> None:
+    family = load_family("reduce_rows")
+    sizes = {"R": 40, "C": 9, "ld_x": 9}
+    rung = family.rung("03").at(sizes, "bfloat16")
+    text = rung.file.read_text("utf-8")
+    careless = text.replace(
+        "for (int i = worker; i < line.loose; i += WORKERS)", "if (const int i = worker; i < line.loose)"
+    )
+    assert careless != text
+    assert not run_emulated(built(family, rung, "bfloat16", careless), operation(family, "bfloat16", sizes)).passed
+
+
+def test_the_rung_for_rows() -> None:
+    family = load_family("reduce_rows")
+
+    def best(rows: int, columns: int) -> str:
+        return family.best({"R": rows, "C": columns, "ld_x": columns}, "bfloat16", lambda arch: True).name
+
+    assert [best(r, c) for r, c in ((1, 8192), (1, 8193), (396, 1 << 20), (397, 1 << 20))] == [
+        "03_vector", "04_split", "04_split", "03_vector",
+    ]  # fmt: skip
+    defines = [family.rung("03").at({"R": 9, "C": c}, "float32").defines for c in (3, 64, 1024, 5000, 1 << 20)]
+    assert [tuple(d[name] for name in ("WORKERS", "ROWS", "LOADS")) for d in defines] == [
+        (1, 128, 1), (16, 8, 1), (32, 4, 4), (256, 1, 4), (512, 1, 4),
+    ]  # fmt: skip
+
+
+def test_blocks_of_a_split_row_are_one_wave() -> None:
+    """One block more than run at once, and all of them take twice as long."""
+    family = load_family("reduce_rows")
+    for rows in (1, 7, 100, 300, 396):
+        sizes = {"R": rows, "C": 1 << 20, "ld_x": 1 << 20}
+        rung = family.rung("04").at(sizes, "float32")
+        launch = bound_launches(
+            rung_spec(family, rung, "float32"), sizes, {**rung.defines, "MOST_ROWS": 1024, "TW_T_BYTES": 4}
+        )
+        assert 396 < launch[0].grid[0] * launch[0].grid[1] <= 792
+
+
 @pytest.mark.parametrize("name", list(TOP))
 def test_what_is_kept_is_zero_again(name: str) -> None:
     family = load_family(name)
@@ -131,7 +196,7 @@ def test_what_is_kept_is_zero_again(name: str) -> None:
     assert done.passed, done.message
     assert not done.outputs["ticket"].any()
     text = rung.file.read_text("utf-8")
-    counting = text.replace("draws_last(ticket)", "atomicAdd(ticket, 1u) == gridDim.x - 1")
+    counting = text.replace("draws_last(ticket, gridDim.x)", "atomicAdd(ticket, 1u) == gridDim.x - 1")
     assert counting != text
     twin = run_emulated(built(family, rung, text=counting), what)
     assert twin.passed, "the first launch is right"

@@ -68,7 +68,7 @@ dot(const TW_T* __restrict__ a, const TW_T* __restrict__ b, float* partial, unsi
     if (gridDim.x > 1) {
         if (threadIdx.x == 0) {
             partial[blockIdx.x] = sum;
-            is_last = draws_last(ticket);
+            is_last = draws_last(ticket, gridDim.x);
         }
         __syncthreads();
         if (!is_last) return;

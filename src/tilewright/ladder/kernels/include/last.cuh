@@ -3,12 +3,12 @@
 // launch, and nobody has to clear it. acq_rel: what a block wrote before it drew is seen by whoever draws after it.
 #pragma once
 
-// By one thread of each block, the one that wrote what the block leaves behind.
-__device__ __forceinline__ bool draws_last(unsigned* ticket) {
+// By one thread of each of so many blocks, the one that wrote what its block leaves behind.
+__device__ __forceinline__ bool draws_last(unsigned* ticket, unsigned blocks) {
     unsigned drawn;
     asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
                  : "=r"(drawn)
-                 : "l"(ticket), "r"(gridDim.x - 1)
+                 : "l"(ticket), "r"(blocks - 1)
                  : "memory");
-    return drawn == gridDim.x - 1;
+    return drawn == blocks - 1;
 }

@@ -11,6 +11,14 @@ __device__ __forceinline__ V warp_sum(V value) {
     return value;
 }
 
+// Of LANES neighbours: a power of two, up to 32.
+template <int LANES>
+__device__ __forceinline__ float group_sum(float value) {
+    #pragma unroll
+    for (int distance = LANES / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(ALL_LANES, value, distance);
+    return value;
+}
+
 // fmaxf drops NaNs: where they matter, something else has to carry them.
 __device__ __forceinline__ float warp_max(float value) {
     #pragma unroll

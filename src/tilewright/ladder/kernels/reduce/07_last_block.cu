@@ -55,7 +55,7 @@ reduce(const TW_T* __restrict__ x, float* partial, unsigned* ticket, TW_T* __res
     if (gridDim.x > 1) {
         if (threadIdx.x == 0) {
             partial[blockIdx.x] = sum;
-            is_last = draws_last(ticket);
+            is_last = draws_last(ticket, gridDim.x);
         }
         __syncthreads();
         if (!is_last) return;
