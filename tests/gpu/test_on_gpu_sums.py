@@ -49,6 +49,23 @@ def test_any_rank_and_order(torch: Any) -> None:
     assert close(torch, ops.dot(x[:, 0, 0], x[0, :6, 1]), x[:, 0, 0].double() @ x[0, :6, 1].double())
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_rows(torch: Any, dtype: str) -> None:
+    from tilewright import ops
+
+    for rows, columns in ((1, 1), (3, 31), (700, 33), (5000, 64), (33, 1000), (4, 5001), (7, 300_001), (390, 20_000)):
+        whole = (torch.rand(rows, columns + 3, device="cuda") / 64).to(getattr(torch, dtype))
+        for x in (whole, whole[:, 1:], whole[:, :columns], whole[:, 3:].contiguous()):
+            expected = x.double().sum(-1)
+            bound = (2 * torch.finfo(x.dtype).eps + 1e-5) * expected.abs() + 1e-6
+            assert bool(((ops.reduce_rows(x).double() - expected).abs() <= bound).all()), (rows, columns)
+    x = torch.randn(3, 5, 40, device="cuda").to(getattr(torch, dtype))
+    assert ops.reduce_rows(x).shape == (3, 5)
+    assert torch.equal(ops.reduce_rows(x), ops.reduce_rows(x.flatten(0, 1)).view(3, 5))
+    with pytest.raises(TilewrightError, match="strides"):
+        ops.reduce_rows(x.transpose(1, 2))
+
+
 def test_more_than_2_31_elements(torch: Any) -> None:
     from tilewright import ops
 
@@ -58,6 +75,7 @@ def test_more_than_2_31_elements(torch: Any) -> None:
     x[-1] = 5  # behind what 32 bits can count, and no multiple of the step
     assert float(ops.reduce(x)) == expected
     assert float(ops.dot(x[2**31 :], torch.ones_like(x[2**31 :]))) == float(x[2**31 :].float().sum())
+    assert float(ops.reduce_rows(x[: 2**31].view(2, 2**30)).sum()) == float(x[: 2**31].float().sum())
     assert float(ops.dot(x, x)) == pytest.approx(expected + 20, abs=2)
 
 

@@ -61,7 +61,7 @@ def test_where_two_arrays_lie_differently_their_order_counts() -> None:
     add = load_family("add")
     turned, straight = view((3, 5), (1, 3)), view((3, 5), (5, 1))
     assert flattened(add, dict.fromkeys(("a", "b", "y"), turned))["a"].strides == (1,)
-    with pytest.raises(TilewrightError, match="'a' of add .* one distance from each other"):
+    with pytest.raises(TilewrightError, match=r"'a' of add .* one distance from each other"):
         flattened(add, {"a": turned, "b": straight, "y": straight})
 
 
@@ -88,6 +88,36 @@ def test_the_operator_takes_any_rank() -> None:
         assert torch.equal(made, x.sum())
     compiled = torch.compile(lambda x: operator(x * 2) + 1, backend="aot_eager", fullgraph=True, dynamic=True)
     assert compiled(torch.ones(3, 4)) == 25
+
+
+def test_rows_of_any_rank() -> None:
+    family = load_family("reduce_rows")
+
+    def sizes(given: DeviceView, result: DeviceView) -> dict[str, int]:
+        whole = flattened(family, {"x": given, "y": result})
+        return dict(bound_operation(family, operation_spec(family, "float32"), whole).sizes)
+
+    assert sizes(view((2, 3, 5), (15, 5, 1)), view((2, 3), (3, 1))) == {"R": 6, "C": 5, "ld_x": 5}
+    assert sizes(view((2, 3, 5), (48, 16, 1)), view((2, 3), (3, 1))) == {"R": 6, "C": 5, "ld_x": 16}
+    assert sizes(view((5,), (1,)), view((), ())) == {"R": 1, "C": 5, "ld_x": 5}
+    for strides, why in (((60, 5, 1), "one distance"), ((15, 1, 3), "one distance|strides")):
+        with pytest.raises(TilewrightError, match=why):
+            sizes(view((2, 3, 5), strides), view((2, 3), (3, 1)))
+
+
+def test_the_operator_for_rows_takes_any_rank() -> None:
+    torch = pytest.importorskip("torch")
+
+    def launch(family: str, tensors: dict[str, Any], numbers: dict[str, float]) -> None:
+        tensors["y"].copy_(tensors["x"].sum(-1))
+
+    operator = ops.make_operator(replace(load_family("reduce_rows"), name="rows_of_any_rank"), launch)
+    for x in (torch.randn(2, 3, 5), torch.randn(4), torch.randn(6, 4)[:, :2], torch.randn(0, 3)):
+        assert torch.equal(operator(x), x.sum(-1))
+    compiled = torch.compile(lambda x: operator(x * 2) + 1, backend="aot_eager", fullgraph=True, dynamic=True)
+    assert torch.equal(compiled(torch.ones(2, 3, 4)), torch.full((2, 3), 9.0))
+    with pytest.raises(TilewrightError, match="has 0 dimensions"):
+        operator(torch.tensor(1.0))
 
 
 class Card:
