@@ -55,6 +55,7 @@ class Arena:
         }
         self.results = tuple(Result(a.shape, getattr(torch, a.dtype.name)) for a in self.outputs)
         self._need: list[Any] | None = None
+        self._as_held: dict[tuple[int, Any], tuple[Any, float]] = {}
 
     @property
     def call(self) -> PeerCall:
@@ -160,7 +161,8 @@ class Arena:
         )
 
     def tutorial(self, tutorial: Tutorial, function: Any) -> Contender:
-        return Contender(tutorial.name, "triton", lambda: tutorial.call(function, self.call), _listed)
+        why = tutorial.misfit(self.call)
+        return Contender(tutorial.name, "triton", lambda: tutorial.call(function, self.call), _listed, why=why)
 
     def copy(self) -> Contender:
         """As many bytes as the family moves, half of them read and half of them written."""
@@ -182,9 +184,9 @@ class Arena:
         need = self.exact()
         if len(got) != len(need):
             return f"it gives {len(got)} arrays instead of {len(need)}"
-        for array, found, expected in zip(self.outputs, got, need, strict=True):
-            held = self._as_held(expected, found)
-            tolerance = self._tolerance(contender, found, held)
+        for index, (array, found) in enumerate(zip(self.outputs, got, strict=True)):
+            held, rms = self._held(index, found)
+            tolerance = self._tolerance(contender, found, rms)
             why = mismatch(array.name, found.double().reshape(array.shape), held, tolerance)
             if why:
                 return f"{why} ({tolerance.derivation})"
@@ -199,28 +201,36 @@ class Arena:
             self._need = [x.double().reshape(a.shape) for x, a in zip(made, self.outputs, strict=True)]
         return self._need
 
-    def _as_held(self, need: Any, found: Any) -> Any:
-        """What is beyond the range of the output's type is an infinity in it."""
-        rounded = need.to(found.dtype).double()
-        return self.torch.where(rounded.isfinite(), need, rounded) if found.dtype.is_floating_point else need
+    def _held(self, index: int, found: Any) -> tuple[Any, float]:
+        """An output in float64 as the type of what was found can hold it, infinities included; and its size."""
+        key = (index, found.dtype)
+        if key not in self._as_held:
+            need = self.exact()[index]
+            if found.dtype.is_floating_point:
+                rounded = need.to(found.dtype).double()
+                need = self.torch.where(rounded.isfinite(), need, rounded)
+            finite = self.torch.where(need.isfinite(), need, 0.0)
+            rms = float(finite.square().mean().sqrt()) if need.numel() else 0.0
+            if need.numel() == 1:  # one sum, which may be small by chance; its partial ones were not
+                length = figure(self.family.length, self.family, self.sizes, self.dtype)
+                rms = max(rms, math.sqrt(length) * math.prod(_rms(x) for x in self.inputs if x.is_floating_point()))
+            self._as_held[key] = (need, rms)
+        return self._as_held[key]
 
-    def _tolerance(self, contender: Contender, found: Any, need: Any) -> Tolerance:
+    def _tolerance(self, contender: Contender, found: Any, rms: float) -> Tolerance:
         output = DTYPES[str(found.dtype).removeprefix("torch.")]
         if self.family.exact or output.kind != "float":
             return Tolerance(0.0, 0.0, "equal")
         inputs = [b.dtype for b in self.launch.buffers if b.is_read_first]
         arithmetic = contender.arithmetic or read_arithmetic("", inputs)
         length = int(figure(self.family.length, self.family, self.sizes, self.dtype))
-        finite = need[need.isfinite()]
-        rms = float((finite * finite).mean().sqrt()) if finite.numel() else 0.0
-        if need.numel() == 1:  # one sum, which may be small by chance; its partial ones were not
-            rms = max(rms, math.sqrt(length) * math.prod(self._rms(x) for x in self.inputs if x.is_floating_point()))
         bound = derive(output, inputs, arithmetic, length, rms)
         # Compositions round in between, once more for each operator.
         return bound if contender.kind in ("rung", "op") else bound.twice()
 
-    def _rms(self, tensor: Any) -> float:
-        return float(tensor.float().square().mean().sqrt()) if tensor.numel() else 0.0
+
+def _rms(tensor: Any) -> float:
+    return float(tensor.float().square().mean().sqrt()) if tensor.numel() else 0.0
 
 
 def _listed(made: Any) -> Sequence[Any]:

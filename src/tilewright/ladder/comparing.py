@@ -76,7 +76,7 @@ def contest(
         try:
             why = "" if one.why else check(one)
         except Exception as error:  # whatever a foreign kernel, or its compiler, raises is why it does not take part
-            told[one.name] = replace(draft, message=_sentence(error))
+            told[one.name] = replace(draft, message=sentence(error))
             continue
         if one.why:
             told[one.name] = replace(draft, message=one.why)
@@ -100,7 +100,8 @@ def contest(
     return judged(replace(point, contenders=tuple(told[one.name] for one in contenders)), samples)
 
 
-def _sentence(error: Exception) -> str:
+def sentence(error: Exception) -> str:
+    """What was raised, in a line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:200]}"
 

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from tilewright.gpu.stopwatch import LEAST_FLUSH_BYTES
-from tilewright.ladder.comparing import Contender
+from tilewright.ladder.comparing import Contender, sentence
 
 # A graph should run that long: what the host needs to put two events and a graph on a stream is hidden by it.
 GRAPH_US = 150.0
@@ -67,7 +67,7 @@ class GraphClock:
             try:
                 self._runs[name] = self._prepared(one)
             except Exception as error:  # whatever a foreign kernel raises is why it does not take part
-                self.failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+                self.failed[name] = sentence(error)
 
     def _prepared(self, one: Contender) -> Callable[[], Any]:
         for _ in range(_WARM_UP):

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tilewright.errors import EXIT_MISSING, TilewrightError
+from tilewright.gpu.driver import DeviceError
 from tilewright.gpu.executor import GpuExecutor
 from tilewright.ladder.arena import Arena
-from tilewright.ladder.comparing import Contender, contest
+from tilewright.ladder.comparing import Contender, contest, sentence
 from tilewright.ladder.compiling import CompiledRung, compile_rung
 from tilewright.ladder.family import Family, Rung
 from tilewright.ladder.graphs import GraphClock, card_rates, flush_bytes, host_us, protocol_for
@@ -114,10 +115,12 @@ def warm_peers(family: Family, dtypes: Iterable[str], sets: Sets, settings: Sett
                 arena = Arena(torch, family, dtype, sizes)
                 contenders = [c for p in peers_of(family.name) for c in compiled.contenders(arena, p, options)]
                 contenders += [arena.tutorial(tutorial, function)] if tutorial is not None else []
-                for one in contenders:
+                for one in (c for c in contenders if not c.why):
                     with suppress(Exception):  # what fails here fails again when it is timed, and is told then
                         one.call()
                 torch.cuda.synchronize()
+                del arena, contenders
+                torch.cuda.empty_cache()  # others may be at the same
 
 
 def _torch() -> Any:
@@ -256,6 +259,8 @@ class _Ring:
         try:
             arena = Arena(self._torch, self._family, dtype, sizes)
             return [self._point(arena, name, group) for group in _groups(self._family)]
+        except Exception as error:  # too little memory, a fault of the card: other sizes may do
+            return [PeerPoint(dtype, name, sizes, "", True, 0, 0.0, 0.0, "", message=sentence(error))]
         finally:
             self._torch.cuda.empty_cache()
 
@@ -306,8 +311,8 @@ class _Ring:
                 spec = rung_spec(arena.family, rung, arena.dtype)
                 self._built[key] = compile_rung(spec, self._settings, arch_of(rung, self._info))
             return arena.rung(self._built[key], self._executor)
-        except TilewrightError as error:
-            return Contender(rung.name, "rung", lambda: None, why=error.message)
+        except (TilewrightError, DeviceError) as error:
+            return Contender(rung.name, "rung", lambda: None, why=str(error))
 
     def _with_host_times(self, point: PeerPoint, contenders: list[Contender]) -> PeerPoint:
         """What a call costs a Python program: of the operator, and of the peers."""

@@ -62,11 +62,25 @@ class Peer:
 
 @dataclass(frozen=True)
 class Tutorial:
-    """A kernel of Triton's published tutorials: ``function`` of ``file``, called by ``call`` with it in front."""
+    """A kernel of Triton's published tutorials.
+
+    Attributes:
+        file, function: what it is loaded from. call: calls the function that is given.
+        most_row_bytes: of what it is written for; beyond, compiling takes a minute and comes to nothing.
+    """
 
     file: str
     function: str
     call: Callable[[Any, PeerCall], tuple[Any, ...]] = field(repr=False)
+    most_row_bytes: int | None = None
+
+    def misfit(self, call: PeerCall) -> str:
+        """Why it does not take inputs; "" where it does."""
+        x = call.inputs[0]
+        row_bytes = x.shape[-1] * x.element_size()
+        if self.most_row_bytes is None or row_bytes <= self.most_row_bytes:
+            return ""
+        return f"it is for rows of {self.most_row_bytes:,} bytes at most"
 
     @property
     def name(self) -> str:
@@ -241,6 +255,7 @@ _PEERS: Mapping[str, tuple[Peer, ...]] = {
 }
 _TUTORIALS: Mapping[str, Tutorial] = {
     "add": Tutorial("01-vector-add.py", "add", lambda f, c: (f(c.inputs[0], c.inputs[1]),)),
-    "softmax": Tutorial("02-fused-softmax.py", "softmax", lambda f, c: (f(c.inputs[0]),)),
+    # "Those whose rows can fit in the GPU's SRAM": 227 KiB on sm_90.
+    "softmax": Tutorial("02-fused-softmax.py", "softmax", lambda f, c: (f(c.inputs[0]),), most_row_bytes=227 << 10),
     "layernorm": Tutorial("05-layer-norm.py", "layer_norm", _layer_tutorial),
 }
