@@ -35,6 +35,8 @@ def main(names: list[str]) -> None:
         made = page(family, evidence, measured(family.name))
         (PAGES / f"{family.name}.md").write_text(made.text, "utf-8")
         (PAGES / f"{family.name}.svg").write_text(made.picture, "utf-8")
+        if made.ratios:
+            (PAGES / f"{family.name}-peers.svg").write_text(made.ratios, "utf-8")
         print(f"docs/ladder/{family.name}.md")
 
 

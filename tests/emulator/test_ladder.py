@@ -101,6 +101,8 @@ def test_its_page_is_what_the_generator_makes(evidence: Evidence, family: Family
     if made_with.findall(new.text) == made_with.findall(old):
         assert new.text == old, told
         assert new.picture == (home / f"{family.name}.svg").read_text("utf-8"), told
+        if new.ratios:
+            assert new.ratios == (home / f"{family.name}-peers.svg").read_text("utf-8"), told
     else:
         assert without_figures(new.text) == without_figures(old), told
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tilewright.ladder.family import load_families, load_family
 from tilewright.ladder.graphs import MOST_CALLS, protocol_for
 from tilewright.ladder.peers import peers_of
 from tilewright.ladder.predicting import CardRates, predict, rates_of
+from tilewright.ladder.ratio_plot import plot_ratios
 from tilewright.ladder.report import LadderBench, PeerPoint, TimedContender
 from tilewright.ladder.report_text import render_bench
 from tilewright.ladder.specs import figure
@@ -168,6 +170,21 @@ def test_losses_and_refusals_are_shown() -> None:
     assert "| 8.5 | dram |" in page
     assert "compiled: failed: 4 of 4 elements" in page
     assert list(grouped(report.points)) == [("float32", "")]
+
+
+def test_the_picture_has_a_dot_a_size() -> None:
+    lost = ran({**TIMES, "compiled": 8.0}, *PEERS)
+    points = [replace(lost, total_bytes=10.0**n) for n in range(1, 9)] + [replace(lost, dtype="float16", ratio=9.0)]
+    root = ElementTree.fromstring(plot_ratios("R & S", [*points, replace(lost, ratio=None)]))
+    kind = "{http://www.w3.org/2000/svg}"
+    dots = [(float(c.get("cx", "0")), float(c.get("cy", "0"))) for c in root.iter(f"{kind}circle")]
+    assert len(dots) == 2 + 9  # a legend a type
+    rule = next(line for line in root.iter(f"{kind}line") if line.get("stroke-width") == "1.5")
+    one = float(rule.get("y1", "0"))
+    assert all(y > one for _, y in dots[1:9]), "what we lose lies below the line"
+    assert dots[-1][1] < one
+    assert all(0 < x < 720 and 0 < y < 300 for x, y in dots)
+    assert plot_ratios("none", [replace(lost, ratio=None)]) == ""
 
 
 def test_host_times_stand_in_their_own_line() -> None:

@@ -8,7 +8,20 @@ from tilewright.ladder.report import LadderBench, PeerPoint, TimedContender
 from tilewright.receipt.drawing import Cell, Column, Pen, factor, number
 
 _STYLES = {"won": "good", "level": "", "lost": "bad", "not_run": "warn"}
-_HEADS = ("sizes", "rung", "us", "GB/s", "best peer", "its us", "ratio", "outcome", "of copy", "predicted us", "bound")
+_HEADS = (
+    "sizes",
+    "rung",
+    "us",
+    "GB/s",
+    "best peer",
+    "its us",
+    "ratio",
+    "outcome",
+    "of copy",
+    "op us",
+    "predicted us",
+    "bound",
+)
 
 
 def grouped(points: Iterable[PeerPoint]) -> dict[tuple[str, str], list[PeerPoint]]:
@@ -82,7 +95,8 @@ def markdown_points(report: LadderBench) -> list[str]:
         f"On {report.card} (driver {report.driver}, {report.date}), PyTorch {report.torch}, Triton {report.triton}, "
         f"`torch.compile` {report.compiled}. Every contender is captured in a CUDA graph, and they take turns: several "
         "calls in a graph where the data stays in the L2, one call from a cold L2 where it does not. The ratio is the "
-        "fastest peer's time over ours, its median over the rounds: below 1 we lose. The prediction is the least time "
+        'fastest peer\'s time over ours, its median over the rounds: below 1 we lose. "op" is the same through '
+        "`tilewright.ops`, with what it allocates. The prediction is the least time "
         f"that bytes and operations allow, at the copy's {number(report.copy_gbps)} GB/s, and a launch.",
     ]
     for (dtype, group), points in grouped(report.points).items():
@@ -103,6 +117,7 @@ def _style(head: str, point: PeerPoint) -> str:
 def _cells(point: PeerPoint) -> tuple[str, ...]:
     ours = _named(point, point.rung)
     best = _named(point, point.best_peer)
+    op = next((c for c in point.contenders if c.kind == "op"), None)
     return (
         sizes_text(point),
         point.rung or "-",
@@ -113,6 +128,7 @@ def _cells(point: PeerPoint) -> tuple[str, ...]:
         factor(point.ratio),
         point.outcome.replace("_", " "),
         "-" if point.copy_share is None else f"{point.copy_share:.0%}",
+        number(op.median_us if op else None),
         number(point.predicted_us),
         point.predicted_bound or "-",
     )

@@ -10,6 +10,7 @@ from tilewright.ladder.claims import Evidence
 from tilewright.ladder.family import Family
 from tilewright.ladder.judging import record_of
 from tilewright.ladder.plot import plot
+from tilewright.ladder.ratio_plot import plot_ratios
 from tilewright.ladder.report import LadderBench, RungRecord, TimedRung
 
 SIZE = "small"
@@ -24,10 +25,11 @@ _COUNTED = {
 
 @dataclass(frozen=True)
 class Page:
-    """``text`` in Markdown, and the ``picture`` beside it, in SVG."""
+    """``text`` in Markdown, and the pictures beside it, in SVG: ``ratios`` to peers is "" where none was timed."""
 
     text: str
     picture: str
+    ratios: str = ""
 
 
 def page(family: Family, evidence: Evidence, measured: LadderBench | None = None) -> Page:
@@ -66,9 +68,12 @@ def page(family: Family, evidence: Evidence, measured: LadderBench | None = None
             lines += ["", f"Not run here: {row.message}."]
         if row.claims:
             lines += ["", *(f"- {claim.claim}: {_figure(claim.found)}" for claim in row.claims)]
+    ratios = plot_ratios(family.title, measured.points) if measured is not None else ""
     if measured is not None:
         lines += markdown_points(measured)
-    return Page("\n".join(lines) + "\n", plot(family.title, rows, measured))
+    if ratios:
+        lines += ["", f"![The fastest peer's time over ours, by bytes of a call]({family.name}-peers.svg)"]
+    return Page("\n".join(lines) + "\n", plot(family.title, rows, measured), ratios)
 
 
 def _toolchain(family: Family, evidence: Evidence, dtype: str) -> str:
