@@ -60,6 +60,9 @@ def candidates(rung: Rung, sizes: Mapping[str, int], item_bytes: int) -> Iterato
                 packs = -(-sizes["C"] * item_bytes // (PACK_BYTES * workers * blocks))
                 if packs <= MOST_PACKS:
                     yield {"CLUSTER": blocks, "WORKERS": workers, "PACKS": packs}
+    elif "__cluster_dims__" in text and "#define LOADS" in text:
+        for threads in (256, 512, 1024) if sizes["N"] * item_bytes <= 2 * LEAST_WALK_BYTES else ():
+            yield from ({"THREADS": threads, "LOADS": loads} for loads in (1, 2, 4))
     elif "tickets" in text:
         for threads in (256, 512) if sizes["R"] < WALKERS[0] else ():
             yield from ({"THREADS": threads, "LOADS": n, "BLOCKS": most} for n in (2, 4, 8) for most in WALKERS[:3])

@@ -17,6 +17,7 @@ from tilewright.sass.listing import disassemble
 from tilewright.settings import Settings
 
 TOP = {"reduce": "07_last_block", "dot": "03_last_block"}
+CLUSTER = {"reduce": "08_cluster", "dot": "04_cluster"}  # for lengths between
 
 
 def built(family: Family, rung: Rung, dtype: str = "float32", text: str | None = None) -> CompiledRung:
@@ -41,6 +42,9 @@ BROKEN = [
     ("dot", "01", "b[i * stride_b]", "b[i * stride_a]", "strided"),
     ("dot", "02", "packs_b + pack * TW_PACK", "packs_b + (line.packs - 1) * TW_PACK", "ragged"),
     ("dot", "02", "stride_b == 1 && ", "", "tiny_33"),
+    ("reduce", "08", "lane < CLUSTER ?", "lane < CLUSTER - 1 ?", "small"),
+    ("reduce", "08", "    cluster_arrive();\n    cluster_wait();\n    if", "    if", "small"),
+    ("dot", "04", "    cluster_arrive();\n    cluster_wait();\n    if", "    if", "small"),
     ("reduce_rows", "02", "lane == 0", "lane == 1 && row + 1 < R", "small"),
     ("reduce_rows", "03", "min(row, R - 1LL)", "row", "ragged"),
     ("reduce_rows", "03", "only_if(first + i * WORKERS < count, read[i])", "read[i]", "wide"),
@@ -126,6 +130,21 @@ def test_vectors_that_begin_differently_are_not_read_in_packs() -> None:
     assert not run_emulated(twin, what).passed
 
 
+def test_middling_lengths_are_a_clusters() -> None:
+    for name, dtype, count in (("reduce", "float32", 16385), ("reduce", "bfloat16", 100_001), ("dot", "float16", 9001)):
+        family = load_family(name)
+        sizes = line(family, count)
+        rung = family.best(sizes, dtype, lambda arch: True)
+        assert rung.name == CLUSTER[name]
+        compiled = built(family, rung, dtype)
+        done = run_emulated(compiled, operation(family, dtype, sizes))
+        assert done.passed, done.message
+        assert compiled.spill_bytes == 0
+        assert family.best(sizes, dtype, lambda arch: False).name == TOP[name]
+        assert family.best(line(family, 1000), dtype, lambda arch: True).name == TOP[name]
+        assert family.best(line(family, 1 << 28), dtype, lambda arch: True).name == TOP[name]
+
+
 # Rows of some lanes of a warp, of a warp, of a block, of several; each begins at another place within 16 bytes.
 ROWS = [
     ("03", "bfloat16", 40, 9),
@@ -203,7 +222,9 @@ def test_what_is_kept_is_zero_again(name: str) -> None:
     assert twin.outputs["ticket"].any(), "and the next one would have been wrong"
 
 
-@pytest.mark.parametrize(("name", "which"), [("reduce", "06"), ("reduce", "07"), ("dot", "02"), ("dot", "03")])
+@pytest.mark.parametrize(
+    ("name", "which"), [("reduce", "06"), ("reduce", "07"), ("reduce", "08"), ("dot", "02"), ("dot", "03")]
+)
 def test_the_bits_are_the_same_in_any_order_of_blocks(name: str, which: str) -> None:
     family = load_family(name)
     compiled = built(family, family.rung(which))
