@@ -17,7 +17,9 @@ from tilewright.settings import Settings
 TWINS = [
     ("sgemm", "06_conflict_free", "k0 + k < K && first_column + column < N", "first_column + column < N"),
     ("sgemm", "06_conflict_free", "row < M && column < N", "column < N"),
-    ("sgemm", "09_cp_async3", "i * 4][k]", "i * 4][0]"),
+    ("sgemm", "10_cp_async3", "&a_tile[k][patch_row", "&a_tile[0][patch_row"),
+    ("sgemm", "16_split_k", "min(K, begin + part_length)", "min(K, begin + part_length - BK)"),
+    ("sgemm", "16_split_k", "part < PARTS", "part < PARTS - 1"),
     ("sgemv", "03_vector", "done = N / TW_PACK * TW_PACK;", "done = N;"),
     ("sgemv", "05_split_k", "max(begin, end / TW_PACK * TW_PACK)", "end / TW_PACK * TW_PACK"),
     ("sgemv", "05_split_k", "min(begin + length, (long long)N)", "begin + length"),
@@ -44,7 +46,7 @@ def test_a_broken_twin_is_caught(family: str, rung: str, old: str, new: str) -> 
 
 def test_a_ring_without_one_of_its_waits_or_barriers_is_caught() -> None:
     family = load_family("sgemm")
-    rung = family.rung("13_tf32_cp_async3")
+    rung = family.rung("14_tf32_cp_async3")
     compiled = compile_rung(rung_spec(family, rung, "float32"), Settings.from_environment())
     what = operation(family, "float32", family.sizes["ragged_packs"])
     program = compiled.programs[0]

@@ -71,14 +71,19 @@ class Evidence:
         return run.counters.get(name, 0)
 
     def instructions(self, family: Family, rung: Rung, dtype: str, pattern: str) -> int:
-        """How many instructions of the machine code have the opcode and all the modifiers of ``LDG.E.128``."""
+        """How many instructions of the machine code have the opcode and all the modifiers of ``LDG.E.128``.
+
+        ``reuse`` counts as one: some operand of ``FFMA.reuse`` is kept for the next instruction.
+        """
         key = (family.name, rung.name, dtype)
         if key not in self._names:
             found: list[tuple[str, frozenset[str]]] = []
             for artifact in self.compiled(family, rung, dtype).artifacts:
                 function = disassemble(artifact.cubin, self._settings).function(artifact.kernel)
                 code = function.instructions if function is not None else ()
-                found += [(i.opcode, frozenset(i.modifiers)) for i in code if not i.is_off]
+                for each in (i for i in code if not i.is_off):
+                    kept = ["reuse"] if each.reuse else []  # an operand that the next instruction need not read again
+                    found.append((each.opcode, frozenset([*each.modifiers, *kept])))
             self._names[key] = found
         opcode, *modifiers = pattern.split(".")
         return sum(op == opcode and mods.issuperset(modifiers) for op, mods in self._names[key])

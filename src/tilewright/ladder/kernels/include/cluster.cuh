@@ -26,3 +26,30 @@ __device__ __forceinline__ float load_of_block(const float* shared, int rank) {
                  : "memory");
     return value;
 }
+
+// Four at once.
+__device__ __forceinline__ float4 load4_of_block(const float4* shared, int rank) {
+    float4 value;
+    const unsigned here = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    asm volatile(
+        "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %4, %5;\nld.shared::cluster.v4.f32 {%0, %1, %2, %3}, "
+        "[there];\n}"
+        : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+        : "r"(here), "r"(rank)
+        : "memory");
+    return value;
+}
+
+// To the same variable in the block of that rank, which has to run already; its four bytes count on the same mbarrier
+// there. Unlike a barrier of the cluster, that waits for no other store of the thread's: a release would.
+__device__ __forceinline__ void send_to_block(float* shared, unsigned long long* arrivals, int rank, float value) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 there, counter;\n"
+        "mapa.shared::cluster.u32 there, %0, %2;\n"
+        "mapa.shared::cluster.u32 counter, %1, %2;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [there], %3, [counter];\n"
+        "}\n" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(shared))),
+        "r"(static_cast<unsigned>(__cvta_generic_to_shared(arrivals))), "r"(rank), "f"(value)
+        : "memory");
+}

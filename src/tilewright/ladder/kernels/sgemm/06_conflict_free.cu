@@ -1,8 +1,10 @@
-// Two changes of where things stand in shared memory, so that no access to it takes more passes than its bytes need:
-//   - A stays as it is in global memory, [row][k]. A thread reads four steps of K of a row as one float4, instead of four
-//     rows of one step; the turned copy of A, whose stores met in a few banks, is gone. So is the turning: both tiles
-//     are copied in 16-byte pieces as they are, which is what an asynchronous copy could do too.
-//   - A thread's columns are four runs of four, 32 columns apart, so that a row of eight lanes reads 128 bytes in a piece.
+// Both tiles are written and read without a bank conflict: no access to shared memory takes more passes than its bytes
+// need.
+//   - A is turned by copying single elements. A warp copies eight steps of K of four rows, 32 bytes of each; rows of the
+//     turned tile are padded by four floats, so that the 32 elements go to 32 banks. No value has to be in a register
+//     on its way, which is what an asynchronous copy could do too.
+//   - A thread's rows are two runs of four, 16 apart, and its columns four runs of four, 32 apart: lanes that go to
+//     shared memory together read a piece without gaps.
 #ifndef TW_BM
 #define TW_BM 128
 #endif
@@ -18,19 +20,18 @@ constexpr int WN = 128;
 constexpr int TM = 8;
 constexpr int TN = 16;
 constexpr int THREADS = (BM / TM) * (BN / TN);
-constexpr int A_PIECES = BM * BK / 4 / THREADS;
 constexpr int B_PIECES = BK * BN / 4 / THREADS;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int M, int N, int K, int ld_a,
       int ld_b) {
-    __shared__ __align__(16) float a_tile[BM][BK];
+    __shared__ __align__(16) float a_tile[BK][BM + 4];  // turned
     __shared__ __align__(16) float b_tile[BK][BN];
     const int tid = threadIdx.x;
     const int lane = tid % 32;
     const int warp = tid / 32;
-    // A thread makes every fourth row of its warp's 32, and four runs of four columns.
-    const int patch_row = warp / (BN / WN) * WM + lane / 16 * 2 + lane % 2;
+    // A thread makes two runs of four rows, 16 apart, and four runs of four columns, 32 apart.
+    const int patch_row = warp / (BN / WN) * WM + (lane / 16 * 2 + lane % 2) * 4;
     const int patch_column = warp % (BN / WN) * WN + lane % 16 / 2 * 4;
     const int first_row = blockIdx.y * BM;
     const int first_column = blockIdx.x * BN;
@@ -39,18 +40,14 @@ sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restric
 
     float sums[TM][TN] = {};
     for (int k0 = 0; k0 < K; k0 += BK) {
-        // K and N are multiples of 4, and rows begin at multiples of 16 bytes: a piece exists whole, or not at all.
         #pragma unroll
-        for (int i = 0; i < A_PIECES; ++i) {
-            const int piece = tid + i * THREADS;
-            const int row = piece / (BK / 4);
-            const int k = piece % (BK / 4) * 4;
-            float4 value = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (first_row + row < M && k0 + k < K) {
-                value = *reinterpret_cast<const float4*>(&a[row * ld_a + k]);
-            }
-            *reinterpret_cast<float4*>(&a_tile[row][k]) = value;
+        for (int i = 0; i < BM; i += THREADS / 8) {
+            const int row = tid / 8 + i;
+            const int k = tid % 8;
+            a_tile[k][row] = first_row + row < M && k0 + k < K ? a[row * ld_a + k] : 0.0f;
+            a_tile[k + 8][row] = first_row + row < M && k0 + k + 8 < K ? a[row * ld_a + k + 8] : 0.0f;
         }
+        // N is a multiple of 4, and rows of B begin at multiples of 16 bytes: a piece exists whole, or not at all.
         #pragma unroll
         for (int i = 0; i < B_PIECES; ++i) {
             const int piece = tid + i * THREADS;
@@ -67,29 +64,29 @@ sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restric
         b += (long long)BK * ld_b;
 
         #pragma unroll
-        for (int k = 0; k < BK; k += 4) {
-            float a_part[TM][4];
+        for (int k = 0; k < BK; ++k) {
+            float a_part[TM];
+            float b_part[TN];
             #pragma unroll
-            for (int i = 0; i < TM; ++i) {
-                const float4 read = *reinterpret_cast<const float4*>(&a_tile[patch_row + i * 4][k]);
-                a_part[i][0] = read.x;
-                a_part[i][1] = read.y;
-                a_part[i][2] = read.z;
-                a_part[i][3] = read.w;
+            for (int i = 0; i < TM; i += 4) {
+                const float4 read = *reinterpret_cast<const float4*>(&a_tile[k][patch_row + i * (WM / TM)]);
+                a_part[i + 0] = read.x;
+                a_part[i + 1] = read.y;
+                a_part[i + 2] = read.z;
+                a_part[i + 3] = read.w;
             }
             #pragma unroll
-            for (int step = 0; step < 4; ++step) {
+            for (int j = 0; j < TN; j += 4) {
+                const float4 read = *reinterpret_cast<const float4*>(&b_tile[k][patch_column + j * (WN / TN)]);
+                b_part[j + 0] = read.x;
+                b_part[j + 1] = read.y;
+                b_part[j + 2] = read.z;
+                b_part[j + 3] = read.w;
+            }
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < TN; j += 4) {
-                    const float4 b_part = *reinterpret_cast<const float4*>(&b_tile[k + step][patch_column + j * 8]);
-                    #pragma unroll
-                    for (int i = 0; i < TM; ++i) {
-                        sums[i][j + 0] = fmaf(a_part[i][step], b_part.x, sums[i][j + 0]);
-                        sums[i][j + 1] = fmaf(a_part[i][step], b_part.y, sums[i][j + 1]);
-                        sums[i][j + 2] = fmaf(a_part[i][step], b_part.z, sums[i][j + 2]);
-                        sums[i][j + 3] = fmaf(a_part[i][step], b_part.w, sums[i][j + 3]);
-                    }
-                }
+                for (int j = 0; j < TN; ++j) sums[i][j] = fmaf(a_part[i], b_part[j], sums[i][j]);
             }
         }
         __syncthreads();
@@ -97,10 +94,10 @@ sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restric
 
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
-        const int row = first_row + patch_row + i * 4;
+        const int row = first_row + patch_row + i / 4 * (4 * WM / TM) + i % 4;
         #pragma unroll
         for (int j = 0; j < TN; j += 4) {
-            const int column = first_column + patch_column + j * 8;
+            const int column = first_column + patch_column + j * (WN / TN);
             if (row < M && column < N) {
                 *reinterpret_cast<float4*>(&c[(long long)row * N + column])
                     = make_float4(sums[i][j + 0], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);

@@ -1,9 +1,10 @@
 #include <cuda_pipeline.h>
-// Two changes of where things stand in shared memory, so that no access to it takes more passes than its bytes need:
-//   - A stays as it is in global memory, [row][k]. A thread reads four steps of K of a row as one float4, instead of four
-//     rows of one step; the turned copy of A, whose stores met in a few banks, is gone. So is the turning: both tiles
-//     are copied in 16-byte pieces as they are, which is what an asynchronous copy could do too.
-//   - A thread's columns are four runs of four, 32 columns apart, so that a row of eight lanes reads 128 bytes in a piece.
+// The same multiply-adds in another order: down a column of the thread's patch, and up the next one. Two that follow each
+// other share an operand, that of A at the turns and that of B in between, and the compiler marks what the next one has
+// in the same place (.reuse in the machine code): it is kept, and not read from the registers again.
+// A multiply-add has three operands, and registers lie in two banks, the even and the odd ones: the two that are left to
+// read should come from different banks. So nothing else may tie sums to banks. Stored as they are, 16 bytes at a time,
+// they would have to be in runs of four registers; they are multiplied by a one that the compiler does not know, once.
 #ifndef TW_BM
 #define TW_BM 128
 #endif
@@ -19,23 +20,22 @@ constexpr int WN = 128;
 constexpr int TM = 8;
 constexpr int TN = 16;
 constexpr int THREADS = (BM / TM) * (BN / TN);
-constexpr int A_PIECES = BM * BK / 4 / THREADS;
 constexpr int B_PIECES = BK * BN / 4 / THREADS;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int M, int N, int K, int ld_a,
       int ld_b) {
-    constexpr int STAGES = 3;
-    // Above 48 KiB, so dynamic: launch with 73728 bytes, and raise the kernel's
+    constexpr int STAGES = 2;
+    // Above 48 KiB, so dynamic: launch with 49664 bytes, and raise the kernel's
     // cudaFuncAttributeMaxDynamicSharedMemorySize first (cudaFuncSetAttribute).
     extern __shared__ __align__(128) unsigned char tile_ring[];
-    auto &a_tile_ring = *reinterpret_cast<float (*)[STAGES][BM][BK]>(tile_ring);
+    auto &a_tile_ring = *reinterpret_cast<float (*)[STAGES][BK][BM + 4]>(tile_ring);  // turned
     auto &b_tile_ring = *reinterpret_cast<float (*)[STAGES][BK][BN]>(tile_ring + sizeof(a_tile_ring));
     const int tid = threadIdx.x;
     const int lane = tid % 32;
     const int warp = tid / 32;
-    // A thread makes every fourth row of its warp's 32, and four runs of four columns.
-    const int patch_row = warp / (BN / WN) * WM + lane / 16 * 2 + lane % 2;
+    // A thread makes two runs of four rows, 16 apart, and four runs of four columns, 32 apart.
+    const int patch_row = warp / (BN / WN) * WM + (lane / 16 * 2 + lane % 2) * 4;
     const int patch_column = warp % (BN / WN) * WN + lane % 16 / 2 * 4;
     const int first_row = blockIdx.y * BM;
     const int first_column = blockIdx.x * BN;
@@ -47,16 +47,18 @@ sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restric
     auto copy_tile = [&](int k0, int stage) {
         auto &a_tile = a_tile_ring[stage];
         auto &b_tile = b_tile_ring[stage];
-        // K and N are multiples of 4, and rows begin at multiples of 16 bytes: a piece exists whole, or not at all.
         #pragma unroll
-        for (int i = 0; i < A_PIECES; ++i) {
-            const int piece = tid + i * THREADS;
-            const int row = piece / (BK / 4);
-            const int k = piece % (BK / 4) * 4;
-            __pipeline_memcpy_async(reinterpret_cast<float4*>(&a_tile[row][k]),
-                reinterpret_cast<const float4*>(&a[row * ld_a + k]),
-                16, (first_row + row < M && k0 + k < K) ? 0 : 16);
+        for (int i = 0; i < BM; i += THREADS / 8) {
+            const int row = tid / 8 + i;
+            const int k = tid % 8;
+            __pipeline_memcpy_async(&a_tile[k][row],
+                &a[row * ld_a + k],
+                4, (first_row + row < M && k0 + k < K) ? 0 : 4);
+            __pipeline_memcpy_async(&a_tile[k + 8][row],
+                &a[row * ld_a + k + 8],
+                4, (first_row + row < M && k0 + k + 8 < K) ? 0 : 4);
         }
+        // N is a multiple of 4, and rows of B begin at multiples of 16 bytes: a piece exists whole, or not at all.
         #pragma unroll
         for (int i = 0; i < B_PIECES; ++i) {
             const int piece = tid + i * THREADS;
@@ -91,28 +93,31 @@ sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restric
         auto &a_tile = a_tile_ring[read_stage];
         auto &b_tile = b_tile_ring[read_stage];
         #pragma unroll
-        for (int k = 0; k < BK; k += 4) {
-            float a_part[TM][4];
+        for (int k = 0; k < BK; ++k) {
+            float a_part[TM];
+            float b_part[TN];
             #pragma unroll
-            for (int i = 0; i < TM; ++i) {
-                const float4 read = *reinterpret_cast<const float4*>(&a_tile[patch_row + i * 4][k]);
-                a_part[i][0] = read.x;
-                a_part[i][1] = read.y;
-                a_part[i][2] = read.z;
-                a_part[i][3] = read.w;
+            for (int i = 0; i < TM; i += 4) {
+                const float4 read = *reinterpret_cast<const float4*>(&a_tile[k][patch_row + i * (WM / TM)]);
+                a_part[i + 0] = read.x;
+                a_part[i + 1] = read.y;
+                a_part[i + 2] = read.z;
+                a_part[i + 3] = read.w;
             }
             #pragma unroll
-            for (int step = 0; step < 4; ++step) {
+            for (int j = 0; j < TN; j += 4) {
+                const float4 read = *reinterpret_cast<const float4*>(&b_tile[k][patch_column + j * (WN / TN)]);
+                b_part[j + 0] = read.x;
+                b_part[j + 1] = read.y;
+                b_part[j + 2] = read.z;
+                b_part[j + 3] = read.w;
+            }
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
                 #pragma unroll
-                for (int j = 0; j < TN; j += 4) {
-                    const float4 b_part = *reinterpret_cast<const float4*>(&b_tile[k + step][patch_column + j * 8]);
-                    #pragma unroll
-                    for (int i = 0; i < TM; ++i) {
-                        sums[i][j + 0] = fmaf(a_part[i][step], b_part.x, sums[i][j + 0]);
-                        sums[i][j + 1] = fmaf(a_part[i][step], b_part.y, sums[i][j + 1]);
-                        sums[i][j + 2] = fmaf(a_part[i][step], b_part.z, sums[i][j + 2]);
-                        sums[i][j + 3] = fmaf(a_part[i][step], b_part.w, sums[i][j + 3]);
-                    }
+                for (int step = 0; step < TM; ++step) {
+                    const int i = j % 2 == 0 ? step : TM - 1 - step;
+                    sums[i][j] = fmaf(a_part[i], b_part[j], sums[i][j]);
                 }
             }
         }
@@ -122,15 +127,16 @@ sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restric
     }
     __syncthreads();  // as behind every tile of the original: nobody still reads the last one
 
+    const float one = K > 0 ? 1.0f : 0.0f;  // without terms, the sums are zeros
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
-        const int row = first_row + patch_row + i * 4;
+        const int row = first_row + patch_row + i / 4 * (4 * WM / TM) + i % 4;
         #pragma unroll
         for (int j = 0; j < TN; j += 4) {
-            const int column = first_column + patch_column + j * 8;
+            const int column = first_column + patch_column + j * (WN / TN);
             if (row < M && column < N) {
-                *reinterpret_cast<float4*>(&c[(long long)row * N + column])
-                    = make_float4(sums[i][j + 0], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);
+                *reinterpret_cast<float4*>(&c[(long long)row * N + column]) = make_float4(
+                    one * sums[i][j + 0], one * sums[i][j + 1], one * sums[i][j + 2], one * sums[i][j + 3]);
             }
         }
     }
