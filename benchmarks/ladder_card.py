@@ -133,6 +133,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=530.0, help="seconds, all together")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     parser.add_argument("--no-sweep", action="store_true")
+    parser.add_argument("--autotune", action="store_true", help="best without the sweep: a minute a family")
     args = parser.parse_args()
     end = time.monotonic() + args.budget
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # asking for a card leaves no context behind
@@ -147,6 +148,7 @@ def main() -> None:
     names = args.families or sorted(file.parent.name for file in KERNELS.glob("*/ladder.toml"))
     more = ["--compile", args.compile, "--seconds", args.seconds]
     more += [] if args.no_sweep else ["--sweep"]
+    more += ["--autotune"] if args.autotune else []
     more += ["--triton-tutorials", str(args.triton_tutorials)] if args.triton_tutorials else []
 
     folder = Path(tempfile.mkdtemp())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,12 @@ import numpy as np
 import pytest
 
 from tilewright.errors import TilewrightError
+from tilewright.gpu import device
 from tilewright.ladder.bench_text import grouped, markdown_points, refused, summary
 from tilewright.ladder.comparing import Contender, contest, mismatch
 from tilewright.ladder.family import load_families, load_family
 from tilewright.ladder.graphs import MOST_CALLS, protocol_for
+from tilewright.ladder.peer_bench import PeerOptions
 from tilewright.ladder.peers import peers_of
 from tilewright.ladder.predicting import CardRates, predict, rates_of
 from tilewright.ladder.ratio_plot import plot_ratios
@@ -25,7 +28,9 @@ from tilewright.ladder.specs import figure
 from tilewright.ladder.sweep import sets_of, sweep_sizes
 from tilewright.ladder.tutorials import extracted, load_tutorial
 from tilewright.measure.measure import Plan
+from tilewright.settings import Settings
 from tilewright.verification.tolerance import Tolerance
+from tilewright.workflow.climbing import bench_family
 
 RIGHT = np.array([1.0, 2.0, np.nan, np.inf])
 POINT = PeerPoint("float32", "", {"R": 2, "C": 3}, "", True, 1, 8000.0, 4000.0, "04_best")
@@ -315,3 +320,12 @@ def test_a_tutorial_that_is_not_there_is_named(tmp_path: Path) -> None:
         extracted(TUTORIAL, "other", "one.py")
     with pytest.raises(TilewrightError, match=r"one\.py:1 is no Python"):
         extracted("def (", "other", "one.py")
+
+
+def test_without_pytorch_it_says_so_before_anything_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(device, "find_gpu", lambda: object())
+    settings = Settings.from_environment()
+    with pytest.raises(TilewrightError, match="Peers need PyTorch") as caught:
+        bench_family("softmax", peers=PeerOptions(), settings=settings)
+    assert (caught.value.exit_code, "--alone" in caught.value.hint) == (3, True)

@@ -103,7 +103,7 @@ def warm_peers(family: Family, dtypes: Iterable[str], sets: Sets, settings: Sett
     Raises:
         TilewrightError: as `bench_peers`.
     """
-    torch = _torch()
+    torch = need_torch()
     compiled = _Compiled(torch, options.compiled)
     allow_programs()
     tutorial, function = _tutorial(family, settings, options)
@@ -123,7 +123,8 @@ def warm_peers(family: Family, dtypes: Iterable[str], sets: Sets, settings: Sett
                 torch.cuda.empty_cache()  # others may be at the same
 
 
-def _torch() -> Any:
+def need_torch() -> Any:
+    """PyTorch. Raises TilewrightError: ``ladder/no_torch`` (exit 3)."""
     try:
         import torch
     except ImportError:
@@ -158,7 +159,7 @@ def bench_peers(
     Raises:
         TilewrightError: ``ladder/no_torch`` (exit 3); ``ladder/no_tutorial``.
     """
-    torch = _torch()
+    torch = need_torch()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream), torch.no_grad():
         ring = _Ring(torch, stream, family, info, settings, options)

@@ -168,6 +168,10 @@ def bench_family(
         hint = "nvidia-smi shows why; `tilewright ladder run` needs none."
         raise TilewrightError("gpu/none", "Times need a GPU, and none was found.", {}, hint, EXIT_MISSING)
     sets = _sets(family, chosen, sweep)
+    if peers is not None:
+        from tilewright.ladder.peer_bench import need_torch
+
+        need_torch()  # before anything is timed in vain
     if build_only:
         return _built(family, rungs, dtypes, sets, info, peers, settings, progress)
     from tilewright.ladder.peer_bench import bench_peers
