@@ -1,5 +1,5 @@
-// The dot product of two vectors: a card's fill of blocks walks along both, a thread adds its products in a register, and
-// a second launch adds the blocks' sums, always in the same order.
+// The dot product of two vectors: a card's fill of blocks walks along both, a thread adds its products in a register,
+// and a second launch adds the blocks' sums, always in the same order.
 #include "block.cuh"
 #include "elements.cuh"
 
@@ -11,8 +11,8 @@ constexpr int ADDERS = 256;  // threads of the second launch
 
 // a[i * stride_a] and b[i * stride_b], 0 <= i < N.
 extern "C" __global__ void __launch_bounds__(THREADS)
-dot(const TW_T* __restrict__ a, const TW_T* __restrict__ b, float* __restrict__ partial, long long N, long long stride_a,
-    long long stride_b) {
+dot(const TW_T* __restrict__ a, const TW_T* __restrict__ b, float* __restrict__ partial, long long N,
+    long long stride_a, long long stride_b) {
     __shared__ float sums[THREADS / 32];
     const long long threads = (long long)gridDim.x * THREADS;
     float sum = 0.0f;

@@ -19,8 +19,8 @@ constexpr int RESIDENT = (LOADS <= 2 ? 1536 : 1024) / THREADS;
 constexpr int ADDERS = 256;  // threads of the second launch
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-dot(const TW_T* __restrict__ a, const TW_T* __restrict__ b, float* __restrict__ partial, long long N, long long stride_a,
-    long long stride_b) {
+dot(const TW_T* __restrict__ a, const TW_T* __restrict__ b, float* __restrict__ partial, long long N,
+    long long stride_a, long long stride_b) {
     __shared__ float block_sums[THREADS / 32];
     const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;
     float sums[LOADS] = {};

@@ -1,5 +1,5 @@
-// Vectors of middling length: eight blocks that run at the same time read each other's sums from shared memory, which takes
-// less time than to write them, draw a ticket and read them again. For long ones, eight blocks are too few.
+// Vectors of middling length: eight blocks that run at the same time read each other's sums from shared memory,
+// instead of writing them to memory, drawing a ticket and reading them again. For long ones, eight blocks are too few.
 #include "block.cuh"
 #include "cluster.cuh"
 #include "elements.cuh"

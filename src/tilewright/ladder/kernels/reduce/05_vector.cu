@@ -1,6 +1,6 @@
-// A load brings 16 bytes, and a thread asks for LOADS of them before it adds the first: so many bytes are under way that
-// the memory is never idle, which one load of 2 or 4 bytes a thread does not reach. They stand in no branch, not even in
-// the last round: else the compiler has each of them wait for the one before.
+// A load brings 16 bytes, and a thread asks for LOADS of them before it adds the first: so many bytes are under way
+// that the memory is never idle, which one load of 2 or 4 bytes a thread does not reach. They stand in no branch, not
+// even in the last round: else the compiler has each of them wait for the one before.
 //
 // Elements before the first multiple of 16 bytes, and those behind the last pack, are the first block's. Where elements
 // do not lie side by side, they come one by one.

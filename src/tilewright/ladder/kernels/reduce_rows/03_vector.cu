@@ -1,5 +1,5 @@
-// A load brings 16 bytes, and a thread asks for LOADS of them before it adds the first. A row is shared by as many threads
-// as that leaves work for: some lanes of a warp where rows are short, a block where they are long.
+// A load brings 16 bytes, and a thread asks for LOADS of them before it adds the first. A row is shared by as many
+// threads as that leaves work for: some lanes of a warp where rows are short, a block where they are long.
 //
 // Rows may begin anywhere: what lies before the first multiple of 16 bytes, and behind the last pack, comes element by
 // element.

@@ -1,5 +1,5 @@
-// Several blocks share a row, so that few long rows are enough to fill a card. The one that comes last to a row's ticket
-// adds their sums, in the same order whichever block it is; the tickets are 0 again behind it.
+// Several blocks share a row, so that few long rows are enough to fill a card. The one that comes last to a row's
+// ticket adds their sums, in the same order whichever block it is; the tickets are 0 again behind it.
 #include "block.cuh"
 #include "elements.cuh"
 #include "last.cuh"
