@@ -6,7 +6,8 @@ convergence: what other lanes did before it is ordered, what they did after it i
 at tick e by agent a is ordered before thread t of warp w if ``e <= known[w, a]``, or if t made it itself.
 
 Agents: the warps 0 … warps-1; ``warps`` is the asynchronous proxy (bulk copies, TMA); ``warps + 1`` stands for
-non-bulk ``cp.async`` that signal an mbarrier: asynchronous, but in the generic proxy (PTX ISA, "Async proxy").
+non-bulk ``cp.async`` that signal an mbarrier, and ``st.async``: asynchronous, but in the generic proxy (PTX ISA, "Async
+proxy").
 """
 
 from __future__ import annotations

@@ -83,6 +83,13 @@ class RaceRules:
         if strange.any():
             self._report("race_write_after_write", access, strange, site, events, actors)
 
+    def already_in_flight(self, access: Access, site: int) -> None:
+        """A copy is issued into another block, over bytes that one before it is still to write."""
+        events = take(self._granules.write_event, access.index, access.width)
+        if (events >= PENDING).any():
+            actors = take_actors(self._granules, access)
+            self._report("write_in_flight", access, events >= PENDING, site, events, actors)
+
     def write_after_reads(self, access: Access, last: Int32Array, site: int, everywhere: bool) -> None:
         """A store, copy or atomic over bytes whose latest reads are ``last``; ``everywhere``: do not trust those."""
         if not everywhere:

@@ -11,7 +11,7 @@ What is deliberately coarse, always towards silence:
 - strong (volatile, relaxed) reads are not remembered: a plain store after one is not judged against it;
 - of several lanes of one warp that read a granule, the last one is remembered for races inside the warp;
 - accesses to the memory of another block of the cluster are not checked for races, and arrivals at its mbarriers
-  release nothing.
+  release nothing; of asynchronous stores there, it is noticed if they meet others that are still in flight.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from tilewright.emulator.checks.granules import (
     take,
 )
 from tilewright.emulator.checks.locations import Locations
+from tilewright.emulator.checks.neighbours import Neighbours
 from tilewright.emulator.checks.races import RaceRules
 from tilewright.emulator.checks.reports import Reporter
 from tilewright.emulator.checks.resolve import Resolver
@@ -80,6 +81,7 @@ class SharedShadow:
         self._outstanding: dict[int, list[tuple[Access, int, int]]] = {}
         self._reads_begun = 0
         self._mbarriers: list[MbarrierClock] = []
+        self._neighbours: Neighbours | None = None
 
     # Accesses
 
@@ -148,12 +150,17 @@ class SharedShadow:
 
     # Asynchronous copies
 
-    def issue(self, threads: IntArray, linear: IntArray, size: int, site: int) -> None:
-        """A copy by the thread begins to write these bytes: they are in flight until they land."""
+    def issue(self, threads: IntArray, linear: IntArray, size: int, site: int, *, finds_flights: bool = False) -> None:
+        """A copy by the thread begins to write these bytes: they are in flight until they land.
+
+        ``finds_flights``: report it where bytes of another block are in flight already.
+        """
         for access in self._resolver.accesses(threads, linear, size):
             now = self._clocks.tick(site)
             if not access.remote:
                 self._check_overwrite(access, site)
+            elif finds_flights:
+                self._rules.already_in_flight(access, site)
             self._granules.mark_written(access, PENDING | now, access.actor)
 
     def land(self, threads: IntArray, linear: IntArray, size: int, site: int) -> None:
@@ -167,8 +174,8 @@ class SharedShadow:
     ) -> None:
         """A copy lands and signals the mbarrier ``clock`` of block ``slots`` (int64[n], where the bytes are).
 
-        ``bulk``: of the asynchronous proxy (TMA, ``cp.async.bulk``); False: ``cp.async`` with an mbarrier arrival,
-        which needs a proxy fence before wgmma or a bulk copy reads it.
+        ``bulk``: of the asynchronous proxy (TMA, ``cp.async.bulk``); False: ``cp.async`` with an mbarrier arrival and
+        ``st.async``, which need a proxy fence before wgmma or a bulk copy reads it.
         """
         agent = self._clocks.bulk_agent if bulk else self._clocks.copy_agent
         first_threads = slots * self._resolver.threads_per_block
@@ -182,6 +189,28 @@ class SharedShadow:
             issued = np.zeros(len(warps), np.int32)
             np.maximum.at(issued, place, events[flying] & TICK)
             self._clocks.land(clock, np.unique(np.asarray(access.slot)), agent, warps, issued)
+
+    def land_from_afar(
+        self,
+        threads: IntArray,
+        homes: IntArray,
+        linear: IntArray,
+        size: int,
+        site: int,
+        clock: MbarrierClock,
+        cluster_size: int,
+    ) -> None:
+        """Stores by threads of other blocks of the cluster land in the blocks ``homes``, and signal ``clock`` there."""
+        if self._neighbours is None:
+            self._neighbours = Neighbours(self._clocks, cluster_size)
+        agent, nobody = self._clocks.copy_agent, np.zeros(0, np.int64)
+        for access in self._resolver.accesses(homes * self._resolver.threads_per_block, linear, size):
+            events = take(self._granules.write_event, access.index, access.width)[:, 0]
+            issued = np.where(events >= PENDING, events & TICK, 0).astype(np.int32)
+            now = self._clocks.tick(site)
+            self._granules.mark_written(access, ASYNCHRONOUS | now, agent << LANE_BITS)
+            self._clocks.land(clock, np.unique(homes), agent, nobody, issued[:0])
+            self._neighbours.told(clock, homes, self._resolver.warps(threads), issued)
 
     # Asynchronous reads
 

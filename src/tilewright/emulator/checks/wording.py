@@ -85,7 +85,7 @@ class _Words:
         """The wait that makes an asynchronous copy land."""
         if "bulk_group" in copy:
             return "wait for its group (cp.async.bulk.commit_group, cp.async.bulk.wait_group.read)"
-        if "bulk" in copy:
+        if "bulk" in copy or copy.startswith("st.async"):
             return "wait for its mbarrier (mbarrier.try_wait)"
         return "wait for its group (cp.async.wait_group / __pipeline_wait_prior)"
 
@@ -251,7 +251,7 @@ def _anything(w: _Words) -> str:
 
 def _short(name: str) -> str:
     """``cp.async.cg.shared.global.L2::128B`` is ``cp.async``."""
-    for known in ("cp.async.bulk.tensor", "cp.async.bulk", "cp.async", "wgmma"):
+    for known in ("cp.async.bulk.tensor", "cp.async.bulk", "cp.async", "st.async", "wgmma"):
         if name.startswith(known):
             return known
     return name or "copy"

@@ -15,7 +15,7 @@ _FENCES = frozenset(
     {"bar", "barrier", "mbarrier", "fence", "membar", "atom", "red", "call", "cp", "wmma", "wgmma", "ldmatrix",
      "stmatrix", "multimem", "griddepcontrol", "nanosleep"}
 )  # fmt: skip
-_ORDERED = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
+_ORDERED = frozenset({"volatile", "relaxed", "acquire", "release", "mmio", "async"})
 MOST_ELEMENTS = 4
 Kind = Literal["load", "store"]
 _SPACES = ("global", "shared", "local", "const", "param")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilewright.emulator.lower import (
+    async_stores,
     barriers,
     bulk,
     clusters,
@@ -47,6 +48,8 @@ MODULES: Mapping[str, Any] = {**integers.MODULES, **floats.MODULES, **conversion
 
 def lowering_of(instruction: Instruction) -> Lowering | None:
     """What writes an instruction; None where nothing does, or where a modifier is new."""
+    if async_stores.is_async_store(instruction):
+        return async_stores.st_async
     if not is_known(instruction):
         return None
     if instruction.opcode == "cp" and "bulk" in instruction.modifiers:

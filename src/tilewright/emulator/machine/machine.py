@@ -6,6 +6,7 @@ import numpy as np
 
 from tilewright.emulator.compiled import CompiledKernel
 from tilewright.emulator.faults import Fault
+from tilewright.emulator.machine.async_stores import AsyncStores
 from tilewright.emulator.machine.atomics import Atomics
 from tilewright.emulator.machine.barriers import BlockBarriers
 from tilewright.emulator.machine.bulk_copies import BulkCopies, Tokens
@@ -51,6 +52,7 @@ class Machine:
         self.departures = Departures(chunk, self.clusters, kernel.layout.shared, watch)
         self.mbarriers = Mbarriers(chunk, self.shared, watch, self.departures)
         self.copies = AsyncCopies(chunk, self.shared, globe, self.mbarriers, lands)
+        self.async_stores = AsyncStores(chunk, self.shared, self.mbarriers, lands)
         tokens, maps = Tokens(), TensorMaps(globe)
         self.bulk = BulkCopies(chunk, self.shared, globe, maps, self.mbarriers, tokens, lands)
         self.stores = BulkStores(chunk, self.shared, globe, maps, tokens)
@@ -82,7 +84,7 @@ class Machine:
 
     def land_some(self) -> bool:
         """Let asynchronous copies that somebody waits for land; whether any did."""
-        return self.bulk.land_wanted() | self.copies.land_wanted()
+        return self.bulk.land_wanted() | self.copies.land_wanted() | self.async_stores.land_wanted()
 
     def finish(self) -> None:
         """What must be in order when all threads have ended."""
