@@ -43,7 +43,7 @@ FAMILIES = (
 PACK_BYTES = 16
 MOST_PACKS = 8
 LEAST_WALK_BYTES = 1 << 20  # shorter arrays take a block a stretch; longer ones are walked by as many as are given here
-WALKERS = (528, 792, 1056, 2112, 6336)
+WALKERS = (528, 792, 2112, 6336)
 Defines = Mapping[str, str | int | float]
 
 
@@ -65,7 +65,7 @@ def candidates(rung: Rung, sizes: Mapping[str, int], item_bytes: int) -> Iterato
             yield from ({"THREADS": threads, "LOADS": loads} for loads in (1, 2, 4))
     elif "tickets" in text:
         for threads in (256, 512) if sizes["R"] < WALKERS[0] else ():
-            yield from ({"THREADS": threads, "LOADS": n, "BLOCKS": most} for n in (2, 4, 8) for most in WALKERS[:3])
+            yield from ({"THREADS": threads, "LOADS": n, "BLOCKS": most} for n in (2, 4, 8) for most in WALKERS[:2])
     elif "#define ROWS" in text and "#define LOADS" in text:
         yield from shared(sizes["C"] * item_bytes)
     elif "draws_last" in text:
@@ -87,7 +87,7 @@ def walks(count_bytes: int, arrays: int) -> Iterator[dict[str, int]]:
     """Threads of a block, packs of each array that one has under way, the most blocks; for arrays of so many bytes."""
     is_long = count_bytes > LEAST_WALK_BYTES
     for threads in (256, 512) if is_long else (128, 256, 512, 1024):
-        for loads in (1, 2, 4, 8) if is_long else (1, 2, 4):
+        for loads in (2, 4, 8) if count_bytes > 16 * LEAST_WALK_BYTES else (1, 2, 4):
             if loads * arrays > MOST_PACKS:
                 continue
             blocks = -(-count_bytes // (PACK_BYTES * threads * loads))
@@ -100,10 +100,10 @@ def walks(count_bytes: int, arrays: int) -> Iterator[dict[str, int]]:
 
 def shared(row_bytes: int) -> Iterator[dict[str, int]]:
     """Threads of a row, rows of a block, packs that a thread has under way; for rows that are only read."""
-    for workers in (4, 8, 16, 32, 64, 128, 256, 512):
+    for workers in (2, 4, 8, 16, 32, 128, 256, 512):
         for loads in (1, 2, 4, 8):
-            if workers == 64 or not 1 <= 2 * row_bytes // (PACK_BYTES * workers * loads) <= 16:
-                continue  # several rows are within one warp; and not too many threads without work, or too few
+            if not 1 <= 2 * row_bytes // (PACK_BYTES * workers * loads) <= 32:
+                continue  # too many threads without work, or too few
             for rows in (128 // workers, 256 // workers) if workers <= 32 else (1,):
                 yield {"WORKERS": workers, "ROWS": rows, "LOADS": loads}
 
