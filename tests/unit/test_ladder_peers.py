@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -28,6 +29,7 @@ from tilewright.ladder.specs import figure
 from tilewright.ladder.sweep import sets_of, sweep_sizes
 from tilewright.ladder.tutorials import extracted, load_tutorial
 from tilewright.measure.measure import Plan
+from tilewright.receipt.record import to_json
 from tilewright.settings import Settings
 from tilewright.verification.tolerance import Tolerance
 from tilewright.workflow.climbing import bench_family
@@ -190,6 +192,12 @@ def test_the_picture_has_a_dot_a_size() -> None:
     assert dots[-1][1] < one
     assert all(0 < x < 720 and 0 < y < 300 for x, y in dots)
     assert plot_ratios("none", [replace(lost, ratio=None)]) == ""
+
+
+def test_a_record_comes_back_as_it_was() -> None:
+    point = ran({**TIMES, "compiled": 8.0}, *PEERS)
+    report = LadderBench("f", "F", "a card", "580", "2026", (), (point,), "2.11", "3.6", "auto", 4280.0, 1.5)
+    assert msgspec.json.decode(to_json(report).encode(), type=LadderBench) == report
 
 
 def test_host_times_stand_in_their_own_line() -> None:

@@ -1,0 +1,134 @@
+"""How calls are captured and timed: the order of what is put on the stream, on a stand-in for PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tilewright.ladder.comparing import Contender
+from tilewright.ladder.graphs import GraphClock, Protocol, card_rates
+
+CALL_US = {"a": 3.0, "b": 5.0, "copy": 500.0, "launch": 2.0}
+
+
+class FakeTorch:
+    """Notes what is asked of it; a graph takes as long as the calls that it captured."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.now_us, self.uint8 = 0.0, "uint8"
+        self.graph: Any = None
+        fake = self
+
+        class Event:
+            def __init__(self, enable_timing: bool) -> None:
+                assert enable_timing
+
+            def record(self, _: Any) -> None:
+                fake.log.append("record")
+                self.at_us = fake.now_us
+
+            def synchronize(self) -> None:
+                fake.log.append("wait")
+
+            def elapsed_time(self, other: Any) -> float:
+                return float(other.at_us - self.at_us) / 1000.0
+
+        class Graph:
+            def __init__(self) -> None:
+                self.held: list[str] = []
+
+            def capture_begin(self, pool: Any, capture_error_mode: str) -> None:
+                assert (pool, capture_error_mode) == ("pool", "thread_local")
+                fake.graph = self
+
+            def capture_end(self) -> None:
+                fake.graph = None
+
+            def replay(self) -> None:
+                fake.log.append(f"graph {self.held[0]}*{len(self.held)}")
+                fake.now_us += sum(CALL_US[name] for name in self.held)
+
+            def reset(self) -> None:
+                fake.log.append("reset")
+
+        self.cuda = SimpleNamespace(Event=Event, CUDAGraph=Graph, graph_pool_handle=lambda: "pool")
+
+    def called(self, name: str) -> None:
+        if self.graph is not None:
+            self.graph.held.append(name)
+        else:
+            self.log.append(f"call {name}")
+            self.now_us += CALL_US[name]
+
+    def tensor(self, name: str) -> Any:
+        def flushed() -> None:
+            self.log.append("flush")
+            self.now_us += 60
+
+        step = SimpleNamespace(zero_=flushed, numel=lambda: 1 << 30)
+        step.copy_, step.add_ = (lambda _: self.called("copy")), (lambda _: self.called("launch"))
+        return step
+
+    def ones(self, *_: Any, **__: Any) -> Any:
+        return self.tensor("ones")
+
+    empty = empty_like = ones
+
+
+def clock_of(torch: FakeTorch, protocol: Protocol, *names: str, **changes: Any) -> GraphClock:
+    those = {n: replace(Contender(n, "eager", lambda n=n: torch.called(n)), **changes) for n in names}
+    stream = SimpleNamespace(synchronize=lambda: None)
+    return GraphClock(torch, stream, those, protocol, torch.tensor("flush"))
+
+
+def test_small_sizes_run_once_untimed_and_count_a_call() -> None:
+    torch = FakeTorch()
+    clock = clock_of(torch, Protocol(False, 4), "a", "b")
+    torch.log.clear()
+    assert clock.time_us("a") == pytest.approx(3.0)
+    assert torch.log == ["graph a*4", "record", "graph a*4", "record", "wait"]
+    assert clock.time_us("b") == pytest.approx(5.0)
+    assert clock.is_captured == {"a": True, "b": True}
+    clock.close()
+    assert torch.log[-2:] == ["reset", "reset"]
+
+
+def test_large_sizes_find_a_cold_cache() -> None:
+    torch = FakeTorch()
+    clock = clock_of(torch, Protocol(True, 1), "a")
+    torch.log.clear()
+    assert clock.time_us("a") == pytest.approx(3.0)
+    assert torch.log == ["flush", "record", "graph a*1", "record", "wait"]
+
+
+def test_what_cannot_be_captured_is_called_and_said_so() -> None:
+    torch = FakeTorch()
+    clock = clock_of(torch, Protocol(False, 4), "a", is_captured=False)
+    torch.log.clear()
+    assert clock.time_us("a") == pytest.approx(3.0)
+    assert torch.log == ["call a"] * 4 + ["record"] + ["call a"] * 4 + ["record", "wait"]
+    assert clock.is_captured == {"a": False}
+
+
+def test_a_capture_that_fails_is_a_reason_and_ends() -> None:
+    torch = FakeTorch()
+
+    def waits() -> None:
+        if torch.graph is not None:
+            raise RuntimeError("operation not permitted\nwhen stream is capturing")
+
+    clock = clock_of(torch, Protocol(False, 4), "a", call=waits)
+    assert clock.failed == {"a": "RuntimeError: operation not permitted when stream is capturing"}
+    assert torch.graph is None
+
+
+def test_rates_of_the_card() -> None:
+    torch = FakeTorch()
+    stream = SimpleNamespace(synchronize=lambda: None)
+    dram_bytes, launch_us = card_rates(torch, stream, 60 << 20)
+    assert dram_bytes == pytest.approx(2 * 2**30 / 500e-6)
+    assert launch_us == pytest.approx(2.0)
