@@ -17,11 +17,12 @@ from tilewright.errors import TilewrightError
 from tilewright.gpu import device
 from tilewright.ladder.bench_text import grouped, markdown_points, refused, summary
 from tilewright.ladder.comparing import Contender, contest, mismatch
+from tilewright.ladder.counted import Counted
 from tilewright.ladder.family import load_families, load_family
 from tilewright.ladder.graphs import MOST_CALLS, protocol_for
 from tilewright.ladder.peer_bench import PeerOptions
 from tilewright.ladder.peers import peers_of
-from tilewright.ladder.predicting import CardRates, predict, rates_of
+from tilewright.ladder.predicting import CardRates, predict, rates_of, scaled
 from tilewright.ladder.ratio_plot import plot_ratios
 from tilewright.ladder.report import LadderBench, PeerPoint, TimedContender
 from tilewright.ladder.report_text import render_bench
@@ -248,16 +249,32 @@ def test_predictions_name_what_bounds() -> None:
 
 def test_counters_of_a_rung_bound_it_too() -> None:
     family = load_family("sgemm")
-    sizes = family.sizes["default"]
-    naive = {"launches": 1, "instructions": 1e7, "global_sectors": 250000.0, "shared_wavefronts": 0.0}
-    tiled = {**naive, "instructions": 1.9e6, "global_sectors": 6400.0, "shared_wavefronts": 135168.0}
-    slow = predict(family, sizes, "float32", RATES, counters=naive)
+    sizes, work = family.sizes["default"], 2.0 * 128 * 256 * 48
+    naive = Counted(work, 32768, {"launches": 1, "instructions": 1e7, "global_sectors": 250000.0})
+    tiled = Counted(work, 32768, {"instructions": 1.9e6, "global_sectors": 6400.0, "shared_wavefronts": 135168.0})
+    slow = predict(family, sizes, "float32", RATES, runs=(naive,))
     assert slow.bound == "l2"
-    scale = 4096**3 / (128 * 256 * 48)
-    assert slow.us == pytest.approx(250000 * 32 * scale / 8e12 * 1e6 + 2)
-    assert predict(family, sizes, "float32", RATES, counters=tiled).bound == "shared"
-    unknown = predict(family, sizes, "float32", CardRates(4e12, 2.0), counters=naive)
+    assert slow.us == pytest.approx(250000 * 32 * 2 * 4096**3 / work / 8e12 * 1e6 + 2)
+    assert predict(family, sizes, "float32", RATES, runs=(tiled,)).bound == "shared"
+    assert predict(family, sizes, "float32", RATES, runs=(replace(tiled, counters={}),)).bound == "fp32"
+    unknown = predict(family, sizes, "float32", CardRates(4e12, 2.0), runs=(naive,))
     assert unknown.bound == "dram"  # a card without a table: what was measured is all there is
+    twice = replace(naive, counters={**naive.counters, "launches": 2})
+    assert predict(family, sizes, "float32", RATES, runs=(twice,)).us == pytest.approx(slow.us + 2)
+
+
+def test_what_a_thread_costs_is_told_from_what_its_work_costs() -> None:
+    def count(work: float, threads: float) -> tuple[float, float, float]:
+        return work, threads, 3 * work + 50 * threads
+
+    two = [count(4096, 512), count(1030, 512)]
+    assert scaled(two, 1e6, 1000) == pytest.approx(3e6 + 50e3)
+    assert scaled(two[:1], 1e6, 1000) == pytest.approx(1e6 * (3 + 50 / 8))  # one run cannot tell
+    same = [count(4096, 512), count(2048, 256)]  # nor two with as many threads for their work
+    assert scaled(same, 1e6, 1000) == pytest.approx(1e6 * (3 + 50 / 8))
+    less = [(4096.0, 512.0, 100.0), (1030.0, 512.0, 900.0)]  # nothing has a share below zero
+    assert scaled(less, 8192, 1000) == pytest.approx(200)
+    assert scaled([], 1.0, 1.0) == 0
 
 
 def test_rates_of_a_card_with_a_table() -> None:

@@ -1,38 +1,71 @@
-"""What the emulator counts of a rung at its small set, kept in the cache: predictions ask for it, again and again."""
+"""What the emulator counts of a rung at small sets, kept in the cache: predictions ask for it, again and again."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tilewright import __version__
 from tilewright.ladder.compiling import CompiledRung, compile_rung
 from tilewright.ladder.family import Family, Rung
 from tilewright.ladder.running import operation, run_emulated
-from tilewright.ladder.specs import rung_spec
+from tilewright.ladder.specs import bound_launches, figure, rung_spec
 from tilewright.settings import Settings
 
-COUNTED_AT = "small"
+COUNTED_AT = ("small", "ragged")  # every family has them
 
 
-def counted(family: Family, rung: Rung, dtype: str, settings: Settings) -> Mapping[str, float]:
-    """Counters by name, see ``running.counters_of``; empty where the emulator has nothing to say of the rung.
+@dataclass(frozen=True)
+class Counted:
+    """A run: ``work`` (operations, or bytes where there are none), ``threads`` launched, and ``counters`` by name."""
+
+    work: float
+    threads: float
+    counters: Mapping[str, float]
+
+
+def counted(family: Family, rung: Rung, dtype: str, settings: Settings) -> tuple[Counted, ...]:
+    """Small runs of a rung; none where the emulator has nothing to say of it.
 
     Raises:
         TilewrightError: what building raises.
     """
-    sizes = family.sizes[COUNTED_AT]
-    if dtype not in rung.dtypes or rung.misfit(sizes):
-        return {}
+    sets = [family.sizes[name] for name in COUNTED_AT if not rung.misfit(family.sizes[name])]
+    if dtype not in rung.dtypes or not sets:
+        return ()
     compiled = compile_rung(rung_spec(family, rung, dtype), settings)
+    runs = [(sizes, _counters(compiled, sizes, settings)) for sizes in sets]
+    return tuple(
+        Counted(work_of(family, sizes, dtype), threads_of(compiled, sizes), counters)
+        for sizes, counters in runs
+        if counters
+    )
+
+
+def work_of(family: Family, sizes: Mapping[str, int], dtype: str) -> float:
+    """Operations at sizes; bytes where the family has none."""
+    text = family.flops if figure(family.flops, family, family.sizes[COUNTED_AT[0]], dtype) else family.bytes
+    return figure(text, family, sizes, dtype)
+
+
+def threads_of(compiled: CompiledRung, sizes: Mapping[str, int]) -> float:
+    """Threads of all launches of a rung at sizes."""
+    launches = bound_launches(compiled.spec, sizes, compiled.constants)
+    return float(sum(math.prod(launch.grid) * math.prod(launch.block) for launch in launches))
+
+
+def _counters(compiled: CompiledRung, sizes: Mapping[str, int], settings: Settings) -> Mapping[str, float]:
     file = settings.cache_dir / "counters" / f"{_key(compiled, sizes)}.json"
     try:
         found: dict[str, float] = json.loads(file.read_text("utf-8"))
         return found
     except (OSError, ValueError):
-        done = run_emulated(compiled, operation(family, dtype, sizes), counters=True)
+        what = operation(compiled.spec.family, compiled.spec.dtype, sizes)
+        done = run_emulated(compiled, what, counters=True, checks=False)
     counters = dict(done.counters) if done.passed else {}
     file.parent.mkdir(parents=True, exist_ok=True)
     own = file.with_suffix(f".{os.getpid()}")

@@ -14,11 +14,12 @@ from tilewright.gpu.executor import GpuExecutor
 from tilewright.ladder.arena import Arena
 from tilewright.ladder.comparing import Contender, contest, sentence
 from tilewright.ladder.compiling import CompiledRung, compile_rung
+from tilewright.ladder.counted import Counted, counted, threads_of
 from tilewright.ladder.family import Family, Rung
 from tilewright.ladder.graphs import GraphClock, card_rates, flush_bytes, host_us, protocol_for
 from tilewright.ladder.launching import _runs, arch_of
 from tilewright.ladder.peers import Peer, PeerCall, Tutorial, peers_of, tutorial_of
-from tilewright.ladder.predicting import CardRates, precision_of, predict, rates_of
+from tilewright.ladder.predicting import CardRates, Foretold, precision_of, predict, rates_of
 from tilewright.ladder.report import PeerPoint, TimedContender
 from tilewright.ladder.specs import figure, rung_spec
 from tilewright.ladder.tutorials import load_tutorial
@@ -248,6 +249,7 @@ class _Ring:
         allow_programs()
         self._operator = options.operator(family.name) if options.operator else None
         self._built: dict[Any, CompiledRung] = {}
+        self._runs: dict[tuple[str, str], tuple[Counted, ...]] = {}
         self._tutorial, self._function = _tutorial(family, settings, options)
         dram_bytes, launch_us = card_rates(torch, stream, info.l2_bytes)
         self.rates: CardRates = rates_of(info.name, dram_bytes, launch_us)
@@ -270,11 +272,12 @@ class _Ring:
         total_bytes, flops = (figure(text, family, sizes, dtype) for text in (family.bytes, family.flops))
         rung = best_of(family, group, sizes, dtype, self._info)
         is_cold = protocol_for(total_bytes, 1.0, self._info.l2_bytes).is_cold
-        foretold = predict(family, sizes, dtype, self.rates, precision=precision_of(group), is_cold=is_cold)
-        protocol = protocol_for(total_bytes, foretold.us, self._info.l2_bytes)
+        least = predict(family, sizes, dtype, self.rates, precision=precision_of(group), is_cold=is_cold)
+        protocol = protocol_for(total_bytes, least.us, self._info.l2_bytes)
         point = PeerPoint(
             dtype, name, sizes, group, is_cold, protocol.calls, total_bytes, flops, rung.name if rung else ""
         )
+        foretold = self._foretold(arena, group, rung, is_cold)
         contenders = self._contenders(arena, group, rung)
         clocks: list[GraphClock] = []
 
@@ -305,13 +308,33 @@ class _Ring:
             out.append(arena.tutorial(self._tutorial, self._function))
         return [*out, arena.copy()]
 
-    def _rung(self, arena: Arena, rung: Rung) -> Contender:
+    def _foretold(self, arena: Arena, group: str, rung: Rung | None, is_cold: bool) -> Foretold:
+        """By what the emulator counts of the rung, where it builds."""
+        runs: tuple[Counted, ...] = ()
+        threads = 0.0
+        if rung is not None:
+            with suppress(TilewrightError):  # it is told where it is timed
+                key = (rung.name, arena.dtype)
+                if key not in self._runs:
+                    plain = arena.family.rung(rung.name)
+                    self._runs[key] = counted(arena.family, plain, arena.dtype, self._settings)
+                runs, threads = self._runs[key], threads_of(self._compile(arena, rung), arena.sizes)
+        precision = precision_of(group)
+        family, sizes, dtype = arena.family, arena.sizes, arena.dtype
+        return predict(
+            family, sizes, dtype, self.rates, precision=precision, is_cold=is_cold, runs=runs, threads=threads
+        )
+
+    def _compile(self, arena: Arena, rung: Rung) -> CompiledRung:
         key = (arena.dtype, rung.name, tuple(rung.defines.items()), tuple(rung.limits.items()))
+        if key not in self._built:
+            spec = rung_spec(arena.family, rung, arena.dtype)
+            self._built[key] = compile_rung(spec, self._settings, arch_of(rung, self._info))
+        return self._built[key]
+
+    def _rung(self, arena: Arena, rung: Rung) -> Contender:
         try:
-            if key not in self._built:
-                spec = rung_spec(arena.family, rung, arena.dtype)
-                self._built[key] = compile_rung(spec, self._settings, arch_of(rung, self._info))
-            return arena.rung(self._built[key], self._executor)
+            return arena.rung(self._compile(arena, rung), self._executor)
         except (TilewrightError, DeviceError) as error:
             return Contender(rung.name, "rung", lambda: None, why=str(error))
 

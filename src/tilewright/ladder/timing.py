@@ -15,7 +15,7 @@ from tilewright.gpu.driver import DeviceError, allocate, checked, fill, release,
 from tilewright.gpu.executor import GpuExecutor, kernel_arguments
 from tilewright.gpu.stopwatch import LEAST_FLUSH_BYTES
 from tilewright.ladder.compiling import CompiledRung, compile_rung
-from tilewright.ladder.counted import counted
+from tilewright.ladder.counted import counted, threads_of
 from tilewright.ladder.family import Family, Rung
 from tilewright.ladder.launching import arch_of
 from tilewright.ladder.predicting import CardRates, precision_of, predict, rates_of, with_prediction
@@ -224,20 +224,29 @@ def bench(
                     here.pop(rung.name)
                     wrong[rung.name] = why
             rows = _timed(family, rungs, dtype, size, here, wrong, executor, plan or Plan())
-            timed += [_foretold(family, row, rates, settings) for row in rows]
+            timed += [_foretold(family, row, here.get(row.rung), rates, settings) for row in rows]
     date = datetime.now(UTC).isoformat(timespec="seconds")
     told = LadderBench(family.name, family.title, info.name, info.driver, date, tuple(timed))
     return replace(told, copy_gbps=rates.dram_bytes / 1e9, launch_us=rates.launch_us)
 
 
-def _foretold(family: Family, row: TimedRung, rates: CardRates, settings: Settings) -> TimedRung:
+def _foretold(
+    family: Family, row: TimedRung, compiled: CompiledRung | None, rates: CardRates, settings: Settings
+) -> TimedRung:
     """The row with what it should take, by what the emulator counts of the rung."""
-    if row.verdict != "passed":
+    if row.verdict != "passed" or compiled is None:
         return row
     rung = family.rung(row.rung)
-    counters = counted(family, rung, row.dtype, settings)
-    precision = precision_of("tf32" if "tf32" in rung.name else "")
-    return with_prediction(row, predict(family, row.sizes, row.dtype, rates, precision=precision, counters=counters))
+    foretold = predict(
+        family,
+        row.sizes,
+        row.dtype,
+        rates,
+        precision=precision_of("tf32" if "tf32" in rung.name else ""),
+        runs=counted(family, rung, row.dtype, settings),
+        threads=threads_of(compiled, row.sizes),
+    )
+    return with_prediction(row, foretold)
 
 
 def build_all(
