@@ -127,6 +127,7 @@ def test_more_elements_than_32_bits_count(card: GpuInfo) -> None:
     assert int((y != 0).sum()) == int((x[-5000:] > 0).sum())
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # what PyTorch's compiler itself imports
 def test_under_torch_compile(card: GpuInfo) -> None:
     silu_mul, embedding, histogram = (operator(name) for name in ("silu_mul", "embedding", "histogram"))
     weight = torch.randn(50, 64, device="cuda", dtype=torch.bfloat16)

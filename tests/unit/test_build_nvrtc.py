@@ -262,3 +262,19 @@ def test_a_compiler_that_does_not_load(settings: Settings, monkeypatch: pytest.M
 @needs_nvrtc
 def test_the_same_request_gives_the_same_bytes(settings: Settings) -> None:
     assert build(request(), settings, use_cache=False) == build(request(), settings, use_cache=False)
+
+
+@needs_nvrtc
+def test_the_compilers_own_cache_is_off(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a driver, NVRTC keeps what it made of a PTX text: of the file's second kernel ptxas then says nothing."""
+    asked: list[nvrtc.Program] = []
+
+    def silent(program: nvrtc.Program) -> nvrtc.Compiled:
+        asked.append(program)
+        return nvrtc.Compiled("", b"cubin", ".visible .entry plain(\n", "plain")
+
+    monkeypatch.setattr(compile_worker, "compile_apart", silent)
+    with pytest.raises(TilewrightError, match="tells no figures of plain") as caught:
+        build(request("plain"), settings)
+    assert caught.value.code == "build/compiler"
+    assert "--no-cache" in asked[0].options

@@ -93,6 +93,8 @@ def _program(request: BuildRequest) -> Program:
         f"--std={request.std}",
         "--generate-line-info",
         "--ptxas-options=-v",
+        # Beside a driver NVRTC keeps what it made of a PTX text, and then ptxas says nothing of its registers.
+        "--no-cache",
         # A device view holds no host code, so what has no annotation (a constexpr function) is meant for the device.
         "-default-device",
         *_prelude_options(request),
@@ -116,6 +118,9 @@ def _outcome(request: BuildRequest, compiled: Compiled, key: str, here: str) -> 
     if compiled.cubin is None:
         return _failure(request, log)
     figures = resources(log, compiled.lowered)
+    if figures is None and f".entry {compiled.lowered}(" in compiled.ptx:
+        message = f"ptxas tells no figures of {request.kernel}."
+        raise TilewrightError("build/compiler", message, {"log": log}, exit_code=EXIT_MISSING)
     if figures is None:
         return CompileFailure(f"{request.kernel} is not a __global__ function.", None, request.name, log)
     ptx = _without_folders(compiled.ptx, CUDA_ROOT)
