@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heappushpop
+from typing import NamedTuple
 
 from tilewright.sass.lanes import LINE_BYTES, SECTOR_BYTES
 from tilewright.sass.schedule import Schedule, Slot
@@ -23,6 +24,10 @@ _SCOREBOARDS = 6
 _RESULT_CYCLES = 24  # of what has no latency of its own here, to its scoreboard
 _READ_CYCLES = 10  # until the operands of a memory access have been read
 _NEVER = float("inf")
+# What instructions occupy, by number; `_NONE` for those that occupy nothing.
+_NONE = -1
+_PIPES = ("fma", "half", "multiply", "alu", "special", "uniform", "matrix")
+_STORE, _L2, _BULK = len(_PIPES), len(_PIPES) + 1, len(_PIPES) + 2
 
 
 @dataclass(frozen=True)
@@ -78,12 +83,40 @@ class Rates:
     backlog_cycles: float
 
 
-@dataclass
+class _Step(NamedTuple):
+    """A slot, and what it costs at these rates: worked out once, since every warp issues it in every trip.
+
+    Attributes:
+        pipe: number of what it occupies. slack: how long before that is free it may issue.
+        busy, extra: cycles that it occupies it, added one after the other. l2: cycles of L2; 0 for none.
+        boards: scoreboards that have to be clear. clears: whether it clears any.
+        from_end: whether latencies count from the end of what it occupies, not from its issue.
+        result, read: latencies. is_async: its data belong to the open group of copies.
+        is_plain: all that it does is to issue and to keep a math pipe busy: no wait, no effect on others.
+    """
+
+    slot: Slot
+    stall: int
+    pipe: int
+    slack: float
+    busy: float
+    extra: float
+    l2: float
+    boards: tuple[int, ...]
+    clears: bool
+    from_end: bool
+    result: float
+    read: float
+    is_async: bool
+    is_plain: bool
+
+
+@dataclass(slots=True)
 class _Warp:
     """A warp: where it is, what it waits for, and its groups of asynchronous copies, by the time they land."""
 
     block: int
-    slots: tuple[Slot, ...]
+    steps: tuple[_Step, ...]
     copies: bool
     ready: float
     at: int = 0
@@ -93,7 +126,7 @@ class _Warp:
     open_group: float = 0.0
 
 
-@dataclass
+@dataclass(slots=True)
 class _Block:
     """A block's part of the quarter: warps at its barrier, warps that sleep, and its bulk copies by trip."""
 
@@ -110,7 +143,7 @@ def cycles_per_trip(schedule: Schedule, warps_per_block: int, blocks: int, rates
 
 class _Quarter:
     def __init__(self, schedule: Schedule, warps_per_block: int, blocks: int, rates: Rates) -> None:
-        self.schedule, self.rates = schedule, rates
+        self.rates = rates
         per_block = max(1, -(-warps_per_block // QUARTERS))
         count = per_block * blocks if warps_per_block >= QUARTERS else -(-warps_per_block * blocks // QUARTERS)
         self.share = float(min(QUARTERS, warps_per_block * blocks))
@@ -121,123 +154,167 @@ class _Quarter:
         # Of a block's warps here so many go the first one's way; what only these do is weighed by how many there are.
         leading = max(1, round(schedule.leading * per_block)) if schedule.others else per_block
         self.own_share = schedule.leading * per_block / leading
+        known: dict[Slot, _Step] = {}  # a trip says the same again and again
+        trip = tuple(known.get(slot) or known.setdefault(slot, self._step(slot)) for slot in schedule.trip)
+        others = tuple(known.get(slot) or known.setdefault(slot, self._step(slot)) for slot in schedule.others)
         for i in range(count):
             block, is_first = i // per_block, i % per_block == 0
             leads = i % per_block < (leading if schedule.leading < 1 else 1)
-            slots = schedule.trip if leads or not schedule.others else schedule.others
-            self.warps.append(_Warp(block, slots, is_first, block * apart))
+            self.warps.append(_Warp(block, trip if leads or not others else others, is_first, block * apart))
             self.blocks[block].warps += 1
         self.trips = max(2, min(_WARM_TRIPS + _MEASURED_TRIPS, _MOST_ISSUES // max(len(schedule.trip) * count, 1)))
-        self.free = dict.fromkeys(("fma", "half", "multiply", "alu", "special", "uniform", "matrix"), 0.0)
-        self.busy = {
-            "fma": rates.fma_cycles,
-            "half": rates.half_cycles,
-            "multiply": rates.multiply_cycles,
-            "alu": rates.alu_cycles,
-            "special": rates.special_cycles,
-            "uniform": rates.uniform_cycles,
-        }
-        self.store_free = self.l2_free = self.bulk_free = 0.0
-        self.ahead = max(1, round(schedule.in_flight))
+        self.free = [0.0] * (_BULK + 1)  # when each pipe is, by its number
+        self.in_flight, self.ahead = schedule.in_flight, max(1, round(schedule.in_flight))
 
     def run(self) -> float:
         """Issue until enough trips are over; time per trip of a warp, times the warps that share the quarter."""
-        warps, blocks = self.warps, self.blocks
+        warps, free, issue, earliest = self.warps, self.free, self._issue, self._earliest
         queue = [(warp.ready, warp.ready, i) for i, warp in enumerate(warps)]
         heapify(queue)
         first, last = min(_WARM_TRIPS, self.trips // 2) * len(warps), self.trips * len(warps)
         over, began, port = 0, 0.0, 0.0
-        while queue:
-            time, since, i = heappop(queue)
+        time, since, i = heappop(queue)
+        while True:
             warp = warps[i]
-            block, slot = blocks[warp.block], warp.slots[warp.at]
-            begin = self._earliest(warp, slot, max(time, port))
+            step = warp.steps[warp.at]
+            begin = port if port > time else time
+            pipe = step.pipe
+            if not step.is_plain:
+                begin = earliest(warp, step, begin)
+            elif pipe != _NONE and free[pipe] - 1 > begin:
+                begin = free[pipe] - 1
+            if begin > time and queue and begin > queue[0][0] and begin != _NEVER:
+                time, since, i = heappushpop(queue, (begin, since, i))
+                continue
+            awake: list[int] = []
             if begin == _NEVER:
-                block.asleep.append(i)
-                continue
-            if queue and begin > queue[0][0] and begin > time:
-                heappush(queue, (begin, since, i))
-                continue
-            port = begin + 1
-            self._issue(warp, slot, begin)
-            warp.ready = begin + slot.stall
-            warp.at += 1
-            if warp.at == len(warp.slots):
-                warp.at, warp.trip, over = 0, warp.trip + 1, over + 1
-                if over == first:
-                    began = warp.ready
-                elif over == last:
-                    return (warp.ready - began) / (last - first) * len(warps)
-            awake = [i]
-            if slot.joins:
-                block.arrived.append(i)
-                awake = []
-                if len(block.arrived) == block.warps:
-                    awake, block.arrived = block.arrived, []
-                    for j in awake:
-                        warps[j].ready = max(warps[j].ready, begin + self.rates.barrier_cycles)
-            if slot.bulk_bytes:
-                for j in block.asleep:
-                    warps[j].ready = begin + 1
-                awake, block.asleep = awake + block.asleep, []
+                self.blocks[warp.block].asleep.append(i)
+            else:
+                port = begin + 1
+                if not step.is_plain:
+                    issue(warp, step, begin)
+                elif pipe != _NONE:
+                    end = free[pipe]
+                    free[pipe] = (end if end > begin else begin) + step.busy + step.extra
+                warp.ready = ready = begin + step.stall
+                warp.at += 1
+                if warp.at == len(warp.steps):
+                    warp.at, warp.trip, over = 0, warp.trip + 1, over + 1
+                    if over == first:
+                        began = ready
+                    elif over == last:
+                        return (ready - began) / (last - first) * len(warps)
+                if step.is_plain or not (step.slot.joins or step.slot.bulk_bytes):
+                    time, since, i = heappushpop(queue, (ready, ready, i))
+                    continue
+                awake = self._wakes(i, step.slot, begin)
             for j in awake:
                 heappush(queue, (warps[j].ready, warps[j].ready, j))
-        return _NEVER
+            if not queue:
+                return _NEVER
+            time, since, i = heappop(queue)
 
-    def _earliest(self, warp: _Warp, slot: Slot, time: float) -> float:
-        """When the slot may issue; never, as far as is known, where a bulk copy has not been issued yet."""
-        if slot.waits:
-            boards = warp.boards
-            for board in range(_SCOREBOARDS):
-                if slot.waits >> board & 1 and boards[board] > time:
-                    time = boards[board]
-        pipe = slot.pipe
-        if pipe in ("shared", "global", "async"):
-            return max(time, self.store_free - self.rates.backlog_cycles)
-        if pipe != "issue":
-            return max(time, self.free[pipe] - 1)
+    def _wakes(self, i: int, slot: Slot, begin: float) -> list[int]:
+        """The warps that may go on once a warp has come to a barrier, or has issued a bulk copy."""
+        block, awake = self.blocks[self.warps[i].block], [i]
+        if slot.joins:
+            block.arrived.append(i)
+            awake = []
+            if len(block.arrived) == block.warps:
+                awake, block.arrived = block.arrived, []
+                for j in awake:
+                    self.warps[j].ready = max(self.warps[j].ready, begin + self.rates.barrier_cycles)
+        if slot.bulk_bytes:
+            for j in block.asleep:
+                self.warps[j].ready = begin + 1
+            awake, block.asleep = awake + block.asleep, []
+        return awake
+
+    def _earliest(self, warp: _Warp, step: _Step, time: float) -> float:
+        """When the step may issue; never, as far as is known, where a bulk copy has not been issued yet."""
+        for board in step.boards:
+            clear = warp.boards[board]
+            if clear > time:
+                time = clear
+        if step.pipe != _NONE:
+            free = self.free[step.pipe] - step.slack
+            return free if free > time else time
+        slot = step.slot
         if slot.leaves >= 0:
             groups = warp.groups
             while len(groups) > slot.leaves:
                 time = max(time, groups.popleft())
-        elif slot.phase and self.schedule.in_flight and warp.trip >= self.ahead:
+        elif slot.phase and self.in_flight and warp.trip >= self.ahead:
             landed = self.blocks[warp.block].landed.get(warp.trip - self.ahead)
             if landed is None:
                 return time if warp.copies else _NEVER
             return max(time, landed)
         return time
 
-    def _issue(self, warp: _Warp, slot: Slot, time: float) -> None:
-        rates, pipe = self.rates, slot.pipe
-        if pipe == "issue":
+    def _issue(self, warp: _Warp, step: _Step, time: float) -> None:
+        """Occupy what the step needs from then on, and note when its scoreboards are cleared."""
+        done = read = time
+        pipe = step.pipe
+        if pipe != _NONE:
+            free = self.free
+            end = free[pipe]
+            end = (end if end > time else time) + step.busy + step.extra
+            free[pipe] = end
+            if step.from_end:
+                done = read = end
+                if step.l2:
+                    done = free[_L2]
+                    free[_L2] = done = (done if done > end else end) + step.l2
+                if step.is_async:
+                    warp.open_group = max(warp.open_group, free[_L2] + self.rates.async_latency)
+                    done = end
+        else:
+            slot = step.slot
             if slot.commits:
                 warp.groups.append(warp.open_group)
                 warp.open_group = 0.0
             if slot.bulk_bytes:
                 self._bulk(warp, slot, time)
-            done, read = time + _RESULT_CYCLES, time + _READ_CYCLES
-        elif pipe == "shared":
+        if step.clears:
+            boards, write, reads = warp.boards, step.slot.write, step.slot.read
+            if write >= 0:
+                boards[write] = max(boards[write], done + step.result)
+            if reads >= 0:
+                boards[reads] = max(boards[reads], read + step.read)
+
+    def _step(self, slot: Slot) -> _Step:
+        rates, extra, l2, from_end, slack = self.rates, 0.0, 0.0, True, 1.0
+        if slot.pipe == "issue":
+            pipe, busy, from_end = _NONE, 0.0, False
+            result, read = float(_RESULT_CYCLES), float(_READ_CYCLES)
+        elif slot.pipe == "shared":
+            pipe, slack = _STORE, rates.backlog_cycles
             strict, shared = max(1.0, slot.wavefronts), max(1.0, slot.words)
             work = rates.strictness * strict + (1 - rates.strictness) * shared
             work *= self.own_share if slot.own else 1.0
-            self.store_free = max(time, self.store_free) + self.share * work * rates.pass_cycles
-            done, read = self.store_free + rates.shared_latency, self.store_free + rates.store_latency
-        elif pipe in ("global", "async"):
-            done, read = self._fetch(warp, slot, time)
-        elif pipe == "matrix":
-            self.free[pipe] = max(self.free[pipe], time) + slot.macs / rates.matrix_macs_per_cycle
-            done = read = self.free[pipe] + rates.matrix_latency
+            busy, result, read = self.share * work * rates.pass_cycles, rates.shared_latency, rates.store_latency
+        elif slot.pipe in ("global", "async"):
+            pipe, slack, read = _STORE, rates.backlog_cycles, float(_READ_CYCLES)
+            busy, l2 = self._fetch(slot)
+            result = read if slot.pipe == "async" else rates.global_latency if l2 else rates.cache_latency
+        elif slot.pipe == "matrix":
+            pipe, busy = _PIPES.index("matrix"), slot.macs / rates.matrix_macs_per_cycle
+            result = read = rates.matrix_latency
         else:
-            clash = rates.clash_cycles if slot.clash else 0.0
-            self.free[pipe] = max(self.free[pipe], time) + self.busy[pipe] + clash
-            done = read = time + _RESULT_CYCLES
-        if slot.write >= 0:
-            warp.boards[slot.write] = max(warp.boards[slot.write], done)
-        if slot.read >= 0:
-            warp.boards[slot.read] = max(warp.boards[slot.read], read)
+            pipe, busy, from_end = _PIPES.index(slot.pipe), float(getattr(rates, f"{slot.pipe}_cycles")), False
+            extra = rates.clash_cycles if slot.clash else 0.0
+            result = read = float(_RESULT_CYCLES)
+        boards = tuple(board for board in range(_SCOREBOARDS) if slot.waits >> board & 1)
+        clears = slot.write >= 0 or slot.read >= 0
+        acts = slot.commits or slot.bulk_bytes or slot.joins or slot.phase or slot.leaves >= 0
+        is_plain = not ((from_end and pipe != _NONE) or boards or clears or acts)
+        is_async = slot.pipe == "async"
+        return _Step(
+            slot, slot.stall, pipe, slack, busy, extra, l2, boards, clears, from_end, result, read, is_async, is_plain
+        )
 
-    def _fetch(self, warp: _Warp, slot: Slot, time: float) -> tuple[float, float]:
-        """A load or an asynchronous copy: when its scoreboards are cleared, of the result and of the operands."""
+    def _fetch(self, slot: Slot) -> tuple[float, float]:
+        """Cycles of the load/store pipe and of L2 for a load or an asynchronous copy."""
         rates, weight = self.rates, self.own_share if slot.own else 1.0
         moved = slot.sectors * SECTOR_BYTES * weight
         work = slot.lines * rates.line_cycles * weight
@@ -246,18 +323,11 @@ class _Quarter:
             work += weight * slot.sectors * rates.async_sector_cycles
         else:
             work += moved / LINE_BYTES * rates.return_cycles
-        self.store_free = max(time, self.store_free) + self.share * max(1.0, work)
-        if moved:
-            self.l2_free = max(self.store_free, self.l2_free) + self.share * moved / rates.l2_bytes_per_cycle
-        read = self.store_free + _READ_CYCLES
-        if slot.pipe == "global":
-            return (self.l2_free + rates.global_latency if moved else self.store_free + rates.cache_latency), read
-        warp.open_group = max(warp.open_group, self.l2_free + rates.async_latency)
-        return read, read
+        return self.share * max(1.0, work), self.share * moved / rates.l2_bytes_per_cycle
 
     def _bulk(self, warp: _Warp, slot: Slot, time: float) -> None:
-        rates = self.rates
-        self.bulk_free = max(self.bulk_free, time) + rates.bulk_cycles + slot.bulk_rows * rates.row_cycles
-        self.l2_free = max(self.l2_free, self.bulk_free) + slot.bulk_bytes / rates.l2_bytes_per_cycle
+        rates, free = self.rates, self.free
+        free[_BULK] = max(free[_BULK], time) + rates.bulk_cycles + slot.bulk_rows * rates.row_cycles
+        free[_L2] = max(free[_L2], free[_BULK]) + slot.bulk_bytes / rates.l2_bytes_per_cycle
         landed = self.blocks[warp.block].landed
-        landed[warp.trip] = max(landed.get(warp.trip, 0.0), self.l2_free + rates.bulk_latency)
+        landed[warp.trip] = max(landed.get(warp.trip, 0.0), free[_L2] + rates.bulk_latency)
