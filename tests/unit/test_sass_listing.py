@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from sass_inputs.nvrtc import SETTINGS, cubin_of, listing_of
 
 from tilewright.errors import TilewrightError
+from tilewright.sass import nvdisasm
 from tilewright.sass.elf import registers_of
 from tilewright.sass.listing import disassemble, parse
-from tilewright.sass.nvdisasm import find_nvdisasm
+from tilewright.sass.nvdisasm import find_nvdisasm, run_nvdisasm
 from tilewright.settings import Settings
 
 TEXT = """
@@ -153,3 +154,15 @@ def test_no_disassembler(tmp_path: Path) -> None:
             disassemble(cubin, Settings(tmp_path, nvdisasm=path))
         assert (caught.value.code, caught.value.exit_code) == ("sass/no_disassembler", 3)
         assert "TILEWRIGHT_NVDISASM" in caught.value.hint
+
+
+@pytest.mark.parametrize("arch", ["sm_86", "sm_120a"])
+def test_the_analysis_that_is_left_out_adds_only_remarks(arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cubin = cubin_of("remarks.cu", arch)
+    without = run_nvdisasm(cubin, SETTINGS)
+    monkeypatch.setattr(nvdisasm, "OPTIONS", tuple(o for o in nvdisasm.OPTIONS if o != "-ndf"))
+    analysed = run_nvdisasm(cubin, SETTINGS)
+    assert "SpillRefill" in analysed
+    assert "BRANCH_TARGETS" in analysed
+    assert "BRANCH_TARGETS" not in without
+    assert parse(without) == parse(analysed)

@@ -14,6 +14,9 @@ from tilewright.settings import Settings
 _PLACES = ("cu13/bin", "cu14/bin", "cuda_nvdisasm/bin", "cu13/bin/x64")
 _NAMES = ("nvdisasm", "nvdisasm.exe")
 _TIMEOUT_S = 120
+# Code with encodings and the lines of inlined calls; without the analysis that only adds remarks, for a third of the
+# time: spills and the targets of jump tables, neither of which is read (labels are printed all the same).
+OPTIONS = ("-c", "-gi", "-hex", "-ndf")
 
 
 def find_nvdisasm(settings: Settings) -> Path | None:
@@ -44,7 +47,7 @@ def run_nvdisasm(cubin: bytes, settings: Settings) -> str:
         path.write_bytes(cubin)
         try:
             done = subprocess.run(
-                [str(program), "-c", "-gi", "-hex", str(path)],
+                [str(program), *OPTIONS, str(path)],
                 capture_output=True,
                 timeout=_TIMEOUT_S,
                 check=False,
