@@ -166,7 +166,7 @@ def time_all(family: Family, dtype: str, size: str, seconds: float) -> None:
     from tilewright.gpu.device import find_gpu
     from tilewright.gpu.executor import GpuExecutor
     from tilewright.ladder.launching import arch_of
-    from tilewright.ladder.timing import RungStopwatch, run_on_gpu
+    from tilewright.ladder.timing import DRAWN, RungStopwatch, run_on_gpu
     from tilewright.measure.measure import Plan, sample
 
     info = find_gpu()
@@ -189,7 +189,7 @@ def time_all(family: Family, dtype: str, size: str, seconds: float) -> None:
     if not ready:
         return
     launch = operation_launch(family, dtype, sizes)
-    arrays = {**make_inputs(launch, 0), **poisoned_outputs(launch, 0)}
+    arrays = {**make_inputs(launch, 0, DRAWN), **poisoned_outputs(launch, 0)}
     with RungStopwatch(executor, ready, launch, arrays) as stopwatch:
         samples = sample(stopwatch, list(ready), Plan(min_rounds=10, budget_s=seconds * len(ready)))
     total_bytes = figure(family.bytes, family, sizes, dtype)

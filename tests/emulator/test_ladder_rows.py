@@ -31,6 +31,8 @@ SIZED = [
     ("add_layernorm", "01", "bfloat16", {"R": 2, "C": 9001}),
     ("add_rmsnorm", "03", "float32", {"R": 1, "C": 40000}),
     ("add_layernorm", "03", "float16", {"R": 1, "C": 17003}),
+    ("softmax", "07", "float16", {"R": 3, "C": 33000}),
+    ("layernorm", "05", "bfloat16", {"R": 5, "C": 1000}),
 ]
 
 
@@ -52,9 +54,9 @@ def test_a_rung_as_a_card_gets_it(name: str, which: str, dtype: str, sizes: Mapp
 def test_defines_by_size() -> None:
     family = load_family("softmax")
     registers, cluster = family.rung("registers"), family.rung("cluster")
-    assert registers.at({"C": 1024}, "float32").defines == {"WORKERS": 32, "ROWS": 4, "PACKS": 8}
-    assert registers.at({"C": 8192}, "bfloat16").defines == {"WORKERS": 256, "ROWS": 1, "PACKS": 4}
-    assert registers.at({"C": 8192}, "bfloat16").limits["C"] == Limit(at_most=32768)
+    assert registers.at({"C": 250}, "float32").defines == {"WORKERS": 32, "ROWS": 4, "PACKS": 2}
+    assert registers.at({"C": 8192}, "bfloat16").defines == {"WORKERS": 128, "ROWS": 1, "PACKS": 8}
+    assert registers.at({"C": 8192}, "bfloat16").limits["C"] == Limit(at_most=65536)
     assert registers.limits["C"].at_most == 2048  # what the file's own defines take stays
     assert cluster.at({"C": 131072}, "float32").defines == {"CLUSTER": 8, "WORKERS": 512, "PACKS": 8}
     assert family.rung("online").at({"C": 5}, "float32") is family.rung("online")
@@ -65,14 +67,16 @@ def test_defines_by_size() -> None:
 def test_the_rung_for_a_length() -> None:
     family = load_family("softmax")
 
-    def best(columns: int, dtype: str, has_clusters: bool = True) -> str:
-        return family.best({"R": 4, "C": columns, "ld_x": columns}, dtype, lambda arch: has_clusters).name
+    def best(columns: int, dtype: str, has_clusters: bool = True, rows: int = 4) -> str:
+        return family.best({"R": rows, "C": columns, "ld_x": columns}, dtype, lambda arch: has_clusters).name
 
-    assert [best(c, "float32") for c in (1, 16384, 16385, 131072, 131073)] == [
-        "04_registers", "04_registers", "06_cluster", "06_cluster", "05_split",
+    assert [best(c, "float32") for c in (1, 16384, 16385, 32768, 32769, 131072, 131073)] == [
+        "04_registers", "04_registers", "06_cluster", "06_cluster", "07_ring", "07_ring", "05_split",
     ]  # fmt: skip
-    assert best(131073, "bfloat16") == "06_cluster"
+    assert best(32768, "float32", rows=264) == "04_registers"  # enough rows for all SMs
+    assert best(131073, "bfloat16") == "07_ring"
     assert best(131072, "float32", has_clusters=False) == "05_split"
+    assert best(32768, "float32", has_clusters=False) == "04_registers"
 
 
 # Family, rung, what stands in its file, what a broken twin has in its place, the set at which it has to be seen.
@@ -85,6 +89,12 @@ BROKEN = [
      "sum += states[2 * i + 1]", "small"),
     ("softmax", "06", "part_sum * exponential(part_largest - finite_base(row_largest))", "part_sum", "small"),
     ("softmax", "06", "    cluster_arrive();\n    cluster_wait();\n    // Every", "    // Every", "small"),
+    ("softmax", "07", "group + (long long)STAGES * groups", "group + (long long)groups", "rows"),
+    ("softmax", "07", "phase ^= 1;", "", "rows"),
+    ("softmax", "07", "exponential(own[g] - finite_base(rows[g].largest))", "1.0f", "small"),
+    ("rmsnorm", "05", "wait_for(&arrivals[stage], phase);", "", "rows"),
+    ("rmsnorm", "05", "part < CLUSTER * WARPS", "part < WARPS", "small"),
+    ("layernorm", "05", " + apart * apart * elements", "", "small"),
     ("rmsnorm", "03", "block_sum(squares, sums) / C + epsilon", "block_sum(squares, sums) + epsilon", "small"),
     ("rmsnorm", "04", "lane < CLUSTER ? load_of_block(&shared, lane) : 0.0f", "lane < 1 ? shared : 0.0f", "small"),
     ("layernorm", "02", "apart * apart * a.count * share", "0.0f", "small"),

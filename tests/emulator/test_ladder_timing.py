@@ -13,6 +13,7 @@ from tilewright.emulator.executor import EmulatorExecutor
 from tilewright.gpu.device import GpuInfo
 from tilewright.ladder import timing
 from tilewright.ladder.family import Family, Limit, load_family
+from tilewright.ladder.predicting import CardRates
 from tilewright.launch.bind import BoundLaunch
 from tilewright.measure.measure import Plan
 from tilewright.settings import Settings
@@ -95,6 +96,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return seen["executor"]
 
     monkeypatch.setattr(timing, "GpuExecutor", executor)
+    monkeypatch.setattr(timing, "card_rates", lambda _: CardRates(4e12, 2.0, 8e12, 1e12, 2.5e11, {"fp32": 6e13}))
     monkeypatch.setattr(timing, "DeviceArrays", Arrays)
     monkeypatch.setattr(timing, "allocate", allocate)
     monkeypatch.setattr(timing, "release", release)

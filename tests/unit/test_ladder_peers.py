@@ -236,7 +236,7 @@ def test_predictions_name_what_bounds() -> None:
     copy_like, product = load_family("softmax"), load_family("sgemm")
     large = predict(copy_like, copy_like.sizes["default"], "float32", RATES)
     assert large.bound == "dram"
-    assert large.us == pytest.approx(2 * 32768 * 4096 * 4 / 4e12 * 1e6 + 2)
+    assert large.us == pytest.approx(2 * 65536 * 4096 * 4 / 4e12 * 1e6 + 2)
     small = predict(copy_like, copy_like.sizes["tiny_31"], "float32", RATES, is_cold=False)
     assert (small.bound, small.us) == ("launch", pytest.approx(2.0, abs=0.01))
     mm = predict(product, product.sizes["default"], "float32", RATES)

@@ -16,7 +16,7 @@ from tilewright.ladder.running import operation, run_emulated
 from tilewright.ladder.specs import bound_launches, figure, rung_spec
 from tilewright.settings import Settings
 
-COUNTED_AT = ("small", "ragged")  # every family has them
+COUNTED_AT = ("small", "ragged")  # sets of every family here
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ def counted(family: Family, rung: Rung, dtype: str, settings: Settings) -> tuple
     Raises:
         TilewrightError: what building raises.
     """
-    sets = [family.sizes[name] for name in COUNTED_AT if not rung.misfit(family.sizes[name])]
+    there = [family.sizes[name] for name in COUNTED_AT if name in family.sizes]
+    sets = [sizes for sizes in there if not rung.misfit(sizes)]
     if dtype not in rung.dtypes or not sets:
         return ()
     compiled = compile_rung(rung_spec(family, rung, dtype), settings)
@@ -48,7 +49,7 @@ def counted(family: Family, rung: Rung, dtype: str, settings: Settings) -> tuple
 
 def work_of(family: Family, sizes: Mapping[str, int], dtype: str) -> float:
     """Operations at sizes; bytes where the family has none."""
-    text = family.flops if figure(family.flops, family, family.sizes[COUNTED_AT[0]], dtype) else family.bytes
+    text = family.flops if figure(family.flops, family, sizes, dtype) else family.bytes
     return figure(text, family, sizes, dtype)
 
 

@@ -36,6 +36,7 @@
     #         # a card gets by its sizes, where those of the file are for the emulator
     # sized_limits = { C = "131072 // item_bytes" },          # the most it takes then
     # best_for = { N = { at_most = 1024 } },   # who names no rung gets the last one whose best_for and limits fit
+    # best_when = "N * item_bytes > 65536"   # the same, where it takes more than one size, or the element's
     # args = ["x", "partial", { name = "y", role = "inout", fill = "zeros()" },
     #          { name = "k", dtype = "int32", value = 3 }]
     # tensor_maps = [{ name = "x_map", array = "x", dims = ["N", "M"], pitches = ["ld * TW_T_BYTES"], box = [32, 8] }],
@@ -180,7 +181,8 @@ class Rung:
         dtypes: element types that it takes.
         min_arch: the least architecture, or None. generated_from: the rung that `tilewright pipeline` makes it of.
         defines, flags: for the compiler.
-        limits: by size. best_for: by size, where the rung is chosen when none is named.
+        limits: by size. best_for: by size, where the rung is chosen when none is named. best_when: an expression in
+            the sizes and ``item_bytes`` that must not be zero there, too.
         align_bytes: what the addresses of its arrays have to be multiples of.
         kept: arrays of its own that stay from launch to launch, zero at first, see `workspaces`.
         sized: further defines, expressions in the sizes and ``item_bytes``: how a card should have it at sizes.
@@ -200,6 +202,7 @@ class Rung:
     flags: tuple[str, ...] = ()
     limits: Mapping[str, Limit] = field(default_factory=dict)
     best_for: Mapping[str, Limit] = field(default_factory=dict)
+    best_when: str = ""
     align_bytes: int = 1
     kept: tuple[str, ...] = ()
     sized: Mapping[str, str] = field(default_factory=dict)
@@ -222,6 +225,12 @@ class Rung:
         most = {name: parse(text).evaluate_int(names) for name, text in self.sized_limits.items()}
         limits = {name: Limit(value, self.limits.get(name, Limit()).multiple_of) for name, value in most.items()}
         return replace(self, defines={**self.defines, **made}, limits={**self.limits, **limits})
+
+    def is_meant_for(self, sizes: Mapping[str, int], dtype: str) -> bool:
+        """Whether who names no rung should get this one, as far as its limits and the card allow."""
+        names = {**sizes, "item_bytes": DTYPES[dtype].item_bytes}
+        asked = not self.best_when or parse(self.best_when).evaluate_int(names) != 0
+        return asked and all(limit.allows(sizes[name]) for name, limit in self.best_for.items())
 
     def misfit(self, sizes: Mapping[str, int]) -> str:
         """Which limit a set of sizes breaks; "" for none."""
@@ -289,7 +298,7 @@ class Family:
             TilewrightError: ``ladder/no_rung``.
         """
         for rung in reversed([rung.at(sizes, dtype) for rung in self.rungs]):
-            fits = all(limit.allows(sizes[name]) for name, limit in (*rung.limits.items(), *rung.best_for.items()))
+            fits = rung.is_meant_for(sizes, dtype) and not rung.misfit(sizes)
             fits = fits and address % rung.align_bytes == 0
             if fits and dtype in rung.dtypes and (rung.min_arch is None or runs_on(rung.min_arch)):
                 return rung

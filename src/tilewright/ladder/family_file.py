@@ -22,7 +22,7 @@ LAUNCH_KEYS = ("kernel", "grid", "block", "shared_bytes", "args", "tensor_maps",
 RUNG_KEYS = (
     *LAUNCH_KEYS,
     *("file", "technique", "changes", "defines", "flags", "dtypes", "min_arch", "generated_from", "limits", "best_for"),
-    *("sized", "sized_limits", "align_bytes"),
+    *("best_when", "sized", "sized_limits", "align_bytes"),
     *("scratch", "kept", "passes", "shows"),
 )
 CLAIM_KEYS = ("counter", "sass", "resource", "against", "size", "dtype", *RELATIONS)
@@ -207,6 +207,7 @@ def _rung(
         part.texts("flags"),
         _limits(part, "limits", sizes["default"]),
         _limits(part, "best_for", sizes["default"]),
+        _condition(part, "best_when"),
         part.get("align_bytes", int, 1),
         _named(part, "kept", part.data.get("scratch", [])),
         _expressions(part, "sized", part.get("sized", dict, {})),
@@ -288,6 +289,13 @@ def _expressions(part: _Part, key: str, known: Mapping[str, Any]) -> dict[str, s
         out[name] = str(text)
         parse(out[name], Place(str(part.file), part.line(key)))
     return out
+
+
+def _condition(part: _Part, key: str) -> str:
+    text: str = part.get(key, str, "")
+    if text:
+        parse(text, Place(str(part.file), part.line(key)))
+    return text
 
 
 def _claim(part: _Part, dtypes: tuple[str, ...], sizes: Mapping[str, Any]) -> Claim:

@@ -12,18 +12,19 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def make_inputs(launch: BoundLaunch, seed: int) -> dict[str, np.ndarray]:
+def make_inputs(launch: BoundLaunch, seed: int, period: int | None = None) -> dict[str, np.ndarray]:
     """The storages of all arrays whose first values matter (roles in and inout).
 
     Each array has a random stream of its own, drawn from the seed and its name: adding an argument changes no other.
 
     Args:
         seed: any integer; the same one gives the same arrays (under one version of NumPy).
+        period: so many random values are drawn, and repeat; for timing, where drawing more would take seconds.
 
     Returns:
         One-dimensional contiguous arrays by name; ``BoundLaunch.view`` gives them their shapes.
     """
-    return {array.name: _filled(array, seed) for array in launch.buffers if array.is_read_first}
+    return {array.name: _filled(array, seed, period) for array in launch.buffers if array.is_read_first}
 
 
 def poisoned_outputs(launch: BoundLaunch, poison: int) -> dict[str, np.ndarray]:
@@ -37,18 +38,26 @@ def poisoned_outputs(launch: BoundLaunch, poison: int) -> dict[str, np.ndarray]:
     }
 
 
-def _filled(array: BoundArray, seed: int) -> np.ndarray:
+def _filled(array: BoundArray, seed: int, period: int | None) -> np.ndarray:
     import numpy as np
 
     digest = hashlib.sha256(f"{seed}/{array.name}".encode()).digest()
     generator = np.random.Generator(np.random.SFC64(int.from_bytes(digest[:16], "little")))
     count, dtype = array.storage_elements, array.dtype
-    a, b = array.fill.values or (0, 0)
     match array.fill.function:
         case "zeros":
             return np.zeros(count, dtype.numpy())
         case "arange":
             return np.arange(count).astype(dtype.numpy())
+    if period is not None and period < count:
+        return np.resize(_drawn(generator, array, period), count)
+    return _drawn(generator, array, count)
+
+
+def _drawn(generator: np.random.Generator, array: BoundArray, count: int) -> np.ndarray:
+    dtype = array.dtype
+    a, b = array.fill.values or (0, 0)
+    match array.fill.function:
         case "randint":
             return _integers(generator, int(a), int(b), count, dtype)
         case "uniform":

@@ -5,6 +5,7 @@
 #include "elements.cuh"
 #include "packs.cuh"
 #include "streams.cuh"
+#include "words.cuh"
 
 template <int SHARERS>
 __device__ __forceinline__ int column_of(int i, int worker) {
@@ -21,6 +22,30 @@ __device__ __forceinline__ void load_row(Pack (&packs)[OWNED], const TW_T* row, 
         const int column = column_of<SHARERS>(i, worker);
         if (column < columns) packs[i] = load_pack_once(row + column);
     }
+}
+
+template <int SHARERS, int OWNED>
+__device__ __forceinline__ void load_row(Words (&words)[OWNED], const TW_T* row, int columns, int worker, float blank) {
+    #pragma unroll
+    for (int i = 0; i < OWNED; ++i) {
+        const int column = column_of<SHARERS>(i, worker);
+        words[i] = repeated(blank);
+        if (column < columns) words[i] = load_words_once(row + column);
+    }
+}
+
+template <int SHARERS>
+__device__ __forceinline__ void store_in_row(TW_T* row, const Words& words, int i, int columns, int worker) {
+    const int column = column_of<SHARERS>(i, worker);
+    if (column < columns) store_words_once(row + column, words);
+}
+
+// Words i of what all rows share (weights), as floats: they stay in the caches.
+template <int SHARERS>
+__device__ __forceinline__ void unpack_shared_row(float (&values)[TW_PACK], const TW_T* row, int i, int columns,
+                                                  int worker) {
+    const int column = column_of<SHARERS>(i, worker);
+    unpack(values, column < columns ? load_words(row + column) : Words{});
 }
 
 template <int SHARERS>

@@ -43,3 +43,11 @@ __device__ __forceinline__ void wait_for(Arrivals* arrivals, int phase) {
         "@!done bra again;\n"
         "}\n" ::"r"(shared_address(arrivals)), "r"(phase) : "memory");
 }
+
+// So many contiguous bytes: a multiple of 16, as both addresses are.
+__device__ __forceinline__ void copy_bytes(void* to, const void* from, int count, Arrivals* arrivals) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_address(to)),
+                 "l"(from), "r"(count), "r"(shared_address(arrivals))
+                 : "memory");
+}

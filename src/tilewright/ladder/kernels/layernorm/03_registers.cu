@@ -5,7 +5,6 @@
 // A row of up to WORKERS * PACKS * 16 bytes fits. Several blocks share an SM: while one waits, another computes or
 // writes.
 #include "block.cuh"
-#include "round.cuh"
 #include "row.cuh"
 
 #ifndef WORKERS
@@ -22,23 +21,26 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, cons
                                          float epsilon) {
     __shared__ float sums[WORKERS / 32], squares[WORKERS / 32];
     const int worker = threadIdx.x % WORKERS;
-    Pack packs[PACKS];
+    Words packs[PACKS];
     load_row<WORKERS>(packs, x, C, worker, 0.0f);
 
-    float sum = 0.0f;
+    float sum = 0.0f, values[TW_PACK];
     #pragma unroll
-    for (int i = 0; i < PACKS; ++i)
+    for (int i = 0; i < PACKS; ++i) {
+        unpack(values, packs[i]);
         #pragma unroll
-        for (int j = 0; j < TW_PACK; ++j) sum += to_float(packs[i].at[j]);
+        for (int j = 0; j < TW_PACK; ++j) sum += values[j];
+    }
     const float mean = block_sum(sum, sums) / C;
     keep_packed(packs);
 
     float square = 0.0f;
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
+        unpack(values, packs[i]);
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) {
-            const float left = column_of<WORKERS>(i, worker) < C ? to_float(packs[i].at[j]) - mean : 0.0f;
+            const float left = column_of<WORKERS>(i, worker) < C ? values[j] - mean : 0.0f;
             square += left * left;
         }
     }
@@ -47,13 +49,13 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, cons
 
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
-        const Pack weights = load_shared_row<WORKERS>(weight, i, C, worker);
-        const Pack biases = load_shared_row<WORKERS>(bias, i, C, worker);
-        float results[TW_PACK];
+        float weights[TW_PACK], biases[TW_PACK];
+        unpack_shared_row<WORKERS>(weights, weight, i, C, worker);
+        unpack_shared_row<WORKERS>(biases, bias, i, C, worker);
+        unpack(values, packs[i]);
         #pragma unroll
-        for (int j = 0; j < TW_PACK; ++j)
-            results[j] = (to_float(packs[i].at[j]) - mean) * scale * to_float(weights.at[j]) + to_float(biases.at[j]);
-        store_in_row<WORKERS>(y, rounded(results), i, C, worker);
+        for (int j = 0; j < TW_PACK; ++j) values[j] = (values[j] - mean) * scale * weights[j] + biases[j];
+        store_in_row<WORKERS>(y, packed(values), i, C, worker);
     }
 }
 

@@ -4,7 +4,6 @@
 // A row of up to WORKERS * PACKS * 16 bytes fits. Several blocks share an SM: while one waits, another computes or
 // writes.
 #include "block.cuh"
-#include "round.cuh"
 #include "row.cuh"
 
 #ifndef WORKERS
@@ -20,28 +19,27 @@ constexpr int BLOCKS = (PACKS <= 4 ? 1280 : 1024) / THREADS;
 __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, TW_T* y, int C, float epsilon) {
     __shared__ float sums[WORKERS / 32];
     const int worker = threadIdx.x % WORKERS;
-    Pack packs[PACKS];
+    Words packs[PACKS];
     load_row<WORKERS>(packs, x, C, worker, 0.0f);
 
-    float squares = 0.0f;
+    float squares = 0.0f, values[TW_PACK];
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
+        unpack(values, packs[i]);
         #pragma unroll
-        for (int j = 0; j < TW_PACK; ++j) {
-            const float value = to_float(packs[i].at[j]);
-            squares += value * value;
-        }
+        for (int j = 0; j < TW_PACK; ++j) squares += values[j] * values[j];
     }
     const float scale = rsqrtf(block_sum(squares, sums) / C + epsilon);
     keep_packed(packs);
 
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
-        const Pack weights = load_shared_row<WORKERS>(weight, i, C, worker);
-        float results[TW_PACK];
+        float weights[TW_PACK];
+        unpack_shared_row<WORKERS>(weights, weight, i, C, worker);
+        unpack(values, packs[i]);
         #pragma unroll
-        for (int j = 0; j < TW_PACK; ++j) results[j] = to_float(packs[i].at[j]) * scale * to_float(weights.at[j]);
-        store_in_row<WORKERS>(y, rounded(results), i, C, worker);
+        for (int j = 0; j < TW_PACK; ++j) values[j] *= scale * weights[j];
+        store_in_row<WORKERS>(y, packed(values), i, C, worker);
     }
 }
 

@@ -6,7 +6,6 @@
 // writes.
 #include "block.cuh"
 #include "exponential.cuh"
-#include "round.cuh"
 #include "row.cuh"
 
 #ifndef WORKERS
@@ -22,39 +21,40 @@ constexpr int BLOCKS = (PACKS <= 4 && ROWS == 1 ? 1536 : 1024) / THREADS;
 __device__ __forceinline__ void make_row(const TW_T* x, TW_T* y, int C) {
     __shared__ float maxima[WORKERS / 32], sums[WORKERS / 32];
     const int worker = threadIdx.x % WORKERS;
-    Pack packs[PACKS];
+    Words packs[PACKS];
     load_row<WORKERS>(packs, x, C, worker, MINUS_INFINITY);
 
-    float largest = MINUS_INFINITY;
+    float largest = MINUS_INFINITY, values[TW_PACK];
     #pragma unroll
-    for (int i = 0; i < PACKS; ++i)
+    for (int i = 0; i < PACKS; ++i) {
+        unpack(values, packs[i]);
         #pragma unroll
-        for (int j = 0; j < TW_PACK; ++j) largest = fmaxf(largest, to_float(packs[i].at[j]));
+        for (int j = 0; j < TW_PACK; ++j) largest = fmaxf(largest, values[j]);
+    }
     largest = block_max(largest, maxima);
     keep_packed(packs);
 
     float sum = 0.0f;
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
+        unpack(values, packs[i]);
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) {
-            const float power = exponential(to_float(packs[i].at[j]) - largest);
-            sum += power;
-            if constexpr (TW_T_BYTES == 4) packs[i].at[j] = power;  // a float keeps it, a 16-bit element would round it
+            values[j] = exponential(values[j] - largest);
+            sum += values[j];
         }
+        if constexpr (TW_T_BYTES == 4) packs[i] = packed(values);  // a float keeps it, a 16-bit element would round it
     }
     const float scale = 1.0f / block_sum(sum, sums);
     keep_packed(packs);
 
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
-        float results[TW_PACK];
+        unpack(values, packs[i]);
         #pragma unroll
-        for (int j = 0; j < TW_PACK; ++j) {
-            const float value = to_float(packs[i].at[j]);
-            results[j] = (TW_T_BYTES == 4 ? value : exponential(value - largest)) * scale;
-        }
-        store_in_row<WORKERS>(y, rounded(results), i, C, worker);
+        for (int j = 0; j < TW_PACK; ++j)
+            values[j] = (TW_T_BYTES == 4 ? values[j] : exponential(values[j] - largest)) * scale;
+        store_in_row<WORKERS>(y, packed(values), i, C, worker);
     }
 }
 

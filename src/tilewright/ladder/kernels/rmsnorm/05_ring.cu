@@ -1,0 +1,132 @@
+// Blocks that stay: while a row is computed, bulk copies bring the next ones into shared memory. Loads never wait for a
+// sum or a barrier, however few blocks fit. Long rows are a cluster's, each block with its part. The weights stay in
+// registers: a thread's columns are the same in every row.
+//
+// A row meets one barrier: every warp posts the squares of its own share, and all add up what all posted.
+//
+// A row of up to CLUSTER * WORKERS * PACKS * 16 bytes fits.
+#include "ring.cuh"
+#include "warp.cuh"
+
+#ifndef CLUSTER
+#define CLUSTER 2    // blocks of a row
+#define WORKERS 128  // threads of a block
+#define PACKS 2      // packs of a thread, of each row
+#define GROUP 2      // rows that a block computes at once
+#define STAGES 2     // groups of a block under way
+#define RESIDENT 1   // blocks of an SM
+#define CLUSTERS 2   // of the launch, at most
+#endif
+constexpr int WARPS = WORKERS / 32;
+constexpr int PART = WORKERS * PACKS * (16 / TW_T_BYTES);  // elements of a block
+
+__shared__ Boards<CLUSTER, WARPS, GROUP> boards;
+
+// Of the rows, from the squares of a warp's share of each.
+__device__ __forceinline__ void merge(float (&scales)[GROUP], const float (&figures)[GROUP], int count, int C,
+                                      float epsilon) {
+    post(boards, count, figures);
+    #pragma unroll
+    for (int g = 0; g < GROUP; ++g) {
+        float all = 0.0f;
+        for (int part = threadIdx.x % 32; part < CLUSTER * WARPS; part += 32) all += boards.at[count % 2][part][g];
+        scales[g] = rsqrtf(warp_sum(all) / C + epsilon);
+    }
+}
+
+// x, weight, and y at the block's columns.
+__device__ __forceinline__ void make_rows(const TW_T* x, const TW_T* weight, TW_T* y, long long group,
+                                          int R, int C, long long ld_x, float epsilon, int columns) {
+    extern __shared__ uint4 memory[];
+    __shared__ Arrivals arrivals[STAGES];
+    const Ring<STAGES, GROUP, PART> ring = {reinterpret_cast<TW_T*>(memory), arrivals, x, ld_x, columns, R};
+    const int groups = gridDim.x / CLUSTER, worker = threadIdx.x;
+    if (worker == 0) ring.begin(group, groups);
+    Words weights[PACKS];
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        const int column = column_of<WORKERS>(i, worker);
+        weights[i] = repeated(0.0f);
+        if (column < columns) weights[i] = load_words(weight + column);
+    }
+    open(boards);
+
+    int stage = 0, phase = 0, count = 0;
+    for (; group * GROUP < R; group += groups) {
+        Words packs[GROUP][PACKS];
+        float figures[GROUP], scales[GROUP];
+        wait_for(&arrivals[stage], phase);
+        #pragma unroll
+        for (int g = 0; g < GROUP; ++g) {
+            ring.read<WORKERS>(packs[g], stage, group, g, worker, 0.0f);
+            float squares = 0.0f, values[TW_PACK];
+            #pragma unroll
+            for (int i = 0; i < PACKS; ++i) {
+                unpack(values, packs[g][i]);
+                #pragma unroll
+                for (int j = 0; j < TW_PACK; ++j) squares += values[j] * values[j];
+            }
+            figures[g] = warp_sum(squares);
+            keep_packed(packs[g]);
+        }
+        merge(scales, figures, count, C, epsilon);
+        if (worker == 0) ring.fill(stage, group + (long long)STAGES * groups);  // behind the barrier: all have read it
+        #pragma unroll
+        for (int g = 0; g < GROUP; ++g) {
+            const long long row = group * GROUP + g;
+            if (row >= R) break;
+            keep_packed(weights);
+            #pragma unroll
+            for (int i = 0; i < PACKS; ++i) {
+                float values[TW_PACK], factors[TW_PACK];
+                unpack(values, packs[g][i]);
+                unpack(factors, weights[i]);
+                #pragma unroll
+                for (int j = 0; j < TW_PACK; ++j) values[j] *= scales[g] * factors[j];
+                const int column = column_of<WORKERS>(i, worker);
+                if (column < columns) store_words_once(y + row * C + column, packed(values));
+            }
+        }
+        ++count;
+        if (++stage == STAGES) {
+            stage = 0;
+            phase ^= 1;
+        }
+    }
+}
+
+// Rows that do not lie in packs, element by element: what is read again comes from the caches.
+__device__ __forceinline__ void make_rows_by_elements(const TW_T* x, const TW_T* weight, TW_T* y,
+                                                      long long group, int R, int C, long long ld_x, float epsilon,
+                                                      int columns) {
+    open(boards);
+    for (int count = 0; group * GROUP < R; group += gridDim.x / CLUSTER, ++count) {
+        float figures[GROUP], scales[GROUP];
+        const TW_T* from = x + group * GROUP * ld_x;
+        const int members = min((long long)GROUP, R - group * GROUP);
+        for (int g = 0; g < GROUP; ++g) {
+            float squares = 0.0f;
+            for (int column = threadIdx.x; column < columns && g < members; column += WORKERS)
+                squares += to_float(from[g * ld_x + column]) * to_float(from[g * ld_x + column]);
+            figures[g] = warp_sum(squares);
+        }
+        merge(scales, figures, count, C, epsilon);
+        for (int g = 0; g < members; ++g)
+            for (int column = threadIdx.x; column < columns; column += WORKERS)
+                from_float(y[(group * GROUP + g) * C + column],
+                           to_float(from[g * ld_x + column]) * scales[g] * to_float(weight[column]));
+    }
+}
+
+extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WORKERS, RESIDENT)
+rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, TW_T* __restrict__ y, int R, int C, long long ld_x,
+        float epsilon) {
+    if (C > CLUSTER * PART) __trap();
+    const long long group = blockIdx.x / CLUSTER;
+    const int begin = cluster_rank() * PART;
+    const int columns = max(0, min(PART, C - begin));  // the last blocks may have none, but are waited for
+    const bool packed = C % TW_PACK == 0 && ld_x % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y) &&
+                        is_pack_aligned(weight);
+    if (packed) make_rows(x + begin, weight + begin, y + begin, group, R, C, ld_x, epsilon, columns);
+    else make_rows_by_elements(x + begin, weight + begin, y + begin, group, R, C, ld_x, epsilon, columns);
+}
