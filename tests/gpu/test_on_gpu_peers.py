@@ -43,6 +43,7 @@ def test_small_and_large_sizes(card: GpuInfo) -> None:
     assert next(c for c in small.contenders if c.kind == "op").host_us > 1
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # what PyTorch's compiler itself imports
 def test_a_compiled_peer_passes_at_sizes_that_change(card: GpuInfo) -> None:
     for point in points(card, "auto", (SIZES, {**SIZES, "R": 77}, {"R": 31, "C": 500, "ld_x": 500})):
         assert next(c for c in point.contenders if c.kind == "compile").verdict == "passed"
