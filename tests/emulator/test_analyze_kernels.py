@@ -9,6 +9,7 @@ from pathlib import Path
 import analyze_kernels as kernels
 import pytest
 from analyze_sample import Sample, disassembled_once
+from analyze_turned import TURNED
 
 from tilewright.analyze.markdown import render_markdown
 from tilewright.analyze.record import AnalyzeReport
@@ -21,7 +22,7 @@ from tilewright.workflow.reading import sidecar_for
 
 Run = Callable[[Sample], AnalyzeReport]
 # The acceptance's: as users see them. Of the others the variants are not built, which nothing here asks for.
-JUDGED_FROM_BUILDS = (kernels.WMMA, kernels.BYTES, kernels.REGISTERS, kernels.BIG_TILES)
+JUDGED_FROM_BUILDS = (kernels.WMMA, kernels.BYTES, kernels.REGISTERS, kernels.BIG_TILES, TURNED)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,20 @@ def test_a_plain_wmma_kernel_is_to_be_pipelined_first(run: Run) -> None:
     assert any(e.source == "plan, from compiled builds" for e in report.strategies[0].evidence)
     shown = {e.what for e in report.strategies[0].evidence}
     assert {"overlap of copies and math", "ops_per_load", "variant"} <= shown
+
+
+def test_what_no_asynchronous_copy_can_bring_goes_through_registers(run: Run) -> None:
+    found = next(s for s in run(TURNED).strategies if s.key == "pipeline")
+    shown = {e.what: e for e in found.evidence}
+    assert shown["variant"].value == "ldg"
+    assert shown["variant"].source == "plan, from compiled builds"
+    assert found.how.startswith("By ldg. ")  # nothing else was built that it could be better than
+    assert found.speedup > 1.2
+
+
+def test_the_best_of_a_k_loop_is_called_so_beside_what_was_built(run: Run) -> None:
+    found = next(s for s in run(kernels.WMMA).strategies if s.key == "pipeline")
+    assert found.how.startswith("By cp_async2, which is expected to beat ldg. ")
 
 
 def test_its_cp_async_rewrite_is_not(run: Run) -> None:

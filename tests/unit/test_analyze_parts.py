@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from plan_samples import igemm, igemm_budget
 
 from tilewright.analyze.demand import (
     Demand,
@@ -16,6 +19,7 @@ from tilewright.analyze.demand import (
     mac_rate,
     matrix_macs,
 )
+from tilewright.analyze.facts import Facts
 from tilewright.analyze.floors import Setting, floors, gain, without_global_wait
 from tilewright.analyze.hot_loop import HotLoop, short_name
 from tilewright.analyze.ncu import read_ncu
@@ -27,9 +31,11 @@ from tilewright.analyze.serial import serial
 from tilewright.analyze.setmaxnreg import dropped
 from tilewright.analyze.strategies.judge import TITLES
 from tilewright.analyze.strategies.ranking import CONFLICTS, LARGE_CHANGE, _rank
+from tilewright.analyze.tiled_gains import tiled_gains
 from tilewright.arch.arch import load_arch
 from tilewright.arch.devices import find_device
 from tilewright.errors import TilewrightError
+from tilewright.plan.decide import Decision, Prediction, decide
 from tilewright.sass.listing import Instruction
 
 HOPPER = load_arch("sm_90a")
@@ -335,3 +341,25 @@ def _evidence():  # type: ignore[no-untyped-def]
     from tilewright.analyze.facts import evidence
 
     return evidence("loads", 1234, "SASS")
+
+
+# -- what the plan expects ----------------------------------------------------------------------------
+
+
+def test_only_what_was_ranked_counts_as_built() -> None:
+    facts, plan = igemm(), igemm_budget(HOPPER)
+
+    def gains(decision: Decision | None) -> tuple[bool, str, tuple[str, ...]]:
+        asked = SimpleNamespace(tiled=facts, budget=plan, arch=HOPPER, device=H200, decision=decision)
+        found = tiled_gains(cast(Facts, asked))
+        assert found is not None
+        return found.is_built, found.best, found.compared
+
+    before = decide(facts, plan, HOPPER)
+    expected = (False, before.best, ("cp_async2", "cp_async3", "cp_async4", "ldg", "ldg_single"))
+    assert gains(None) == expected
+    assert gains(before) == expected  # builds were asked for, and none of them could be read
+    predicted = {**before.predicted, "ldg": Prediction(1.5, 1.2, 1.8), "widen": Prediction(1.1, 1.0, 1.2)}
+    through = replace(before, predicted=predicted, best="ldg", ranking=("ldg/early", "widen", "ldg", "baseline"))
+    assert gains(through) == (True, "ldg", ("ldg",))
+    assert gains(replace(through, best=None, ranking=("widen", "baseline"))) == (True, "", ())

@@ -22,6 +22,7 @@ class TiledGains:
         best: the pipelined variant that it ranks first: ``cp_async2``; "" where there is none.
         pipeline: of that variant, wider loads included. alone: the same without what wider loads bring by themselves.
         widen: wider loads alone; None where they are not possible. is_built: judged from builds.
+        compared: the pipelined variants that ``best`` comes first of.
     """
 
     decision: Decision
@@ -30,6 +31,7 @@ class TiledGains:
     alone: Prediction
     widen: Prediction | None
     is_built: bool = False
+    compared: tuple[str, ...] = ()
 
     @property
     def source(self) -> str:
@@ -44,7 +46,10 @@ def tiled_gains(facts: Facts) -> TiledGains | None:
     card = card_of(facts.device, "of the report") if facts.device is not None else None
     known = facts.decision or decide(facts.tiled, facts.budget, facts.arch, card)
     rings = {k: p for k, p in known.predicted.items() if not k.startswith(_MOVES)}
-    if facts.decision is not None:  # judged from builds: what was only expected before does not count beside it
+    is_built = bool(known.ranking)
+    if is_built:  # what was only expected before does not count beside it
+        built = {label.split("/")[0] for label in known.ranking}
+        rings = {k: p for k, p in rings.items() if k in built}
         best = known.best or ""
     else:
         best = max(rings, key=lambda k: (round(rings[k].speedup, 2), k == known.best)) if rings else ""
@@ -52,4 +57,4 @@ def tiled_gains(facts: Facts) -> TiledGains | None:
     total = rings[best] if best else ONE
     by_width = widen.speedup if widen is not None and "single" not in best else 1.0
     alone = Prediction(total.speedup / by_width, total.low / by_width, total.high / by_width)
-    return TiledGains(known, best, total, alone, widen, facts.decision is not None)
+    return TiledGains(known, best, total, alone, widen, is_built, tuple(sorted(rings)))

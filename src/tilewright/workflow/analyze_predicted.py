@@ -13,14 +13,16 @@ from tilewright.workflow.analyze_sized import Sized
 from tilewright.workflow.analyze_subject import Say, Subject
 from tilewright.workflow.analyze_tiled import Tiled
 
-# The fewest stages stand for all: what more of them bring beside two is seldom worth anything.
+# The fewest stages stand for all: what more of them bring beside two is seldom worth much. Registers go where no
+# asynchronous copy can (what is converted or transposed on its way), and beside one where it loses.
 STAGES = (2,)
+PIPELINES = ("cp_async", "ldg")
 
 
 def decision_of(
     subject: Subject, tiled: Tiled, proof: OverlapProof, sized: Sized, card: Card, say: Say
 ) -> Decision | None:
-    """Build a pipelined variant and the widened loads, and let the plan judge the builds; None where none is asked for.
+    """Build two pipelined variants and the widened loads, and let the plan judge them; None where none is asked for.
 
     Nothing is built where copies overlap the math already, where there is no second tile, or where the launch is not
     the sidecar's own.
@@ -51,7 +53,7 @@ def decision_of(
         kernel.tile.threads,
         opened.kernel.constants.names(),
     )
-    wanted = ("cp_async" if arch.has_cp_async else "ldg", "widen")
+    wanted = (*PIPELINES, "widen")
     say("building what is to be predicted")
     variants = build_variants(bench, kernel, plan, STAGES, wanted, say)
     used = Resources(subject.registers, subject.smem_bytes + sized.launch.shared_bytes, subject.spill_bytes, None)

@@ -20,6 +20,7 @@ MIN_TILES = 2
 WORDS_PER_FMA = 0.25
 # Beyond the last, one more load in flight finds its requests already queued.
 MOST_IN_FLIGHT = 8
+_NONE_BUILT = "neither by cp.async nor through registers did it build and overlap (`tilewright pipeline` says why)"
 
 
 def pipeline(facts: Facts, tiled: TiledGains | None) -> Judged:
@@ -30,8 +31,10 @@ def pipeline(facts: Facts, tiled: TiledGains | None) -> Judged:
     if proof.verdict == "overlap":
         flying = evidence("tiles in flight", proof.mean_in_flight, f"overlap proof; retired by {proof.wait}")
         return SetAside("pipeline", "copies overlap the math already", (flying,))
-    if tiled is None or not tiled.best:
-        return SetAside("pipeline", "the K-loop was not understood, or no variant fits: nothing can be predicted")
+    if tiled is None:
+        return SetAside("pipeline", "the K-loop was not understood: nothing can be predicted")
+    if not tiled.best:
+        return SetAside("pipeline", f"{_NONE_BUILT if tiled.is_built else 'no variant fits'}: nothing can be predicted")
     if facts.tiled is not None and facts.tiled.num_tiles is not None and facts.tiled.num_tiles < MIN_TILES:
         return SetAside("pipeline", f"num_tiles is {facts.tiled.num_tiles}: there is no next tile to fetch")
     found = tiled.pipeline
@@ -44,7 +47,8 @@ def pipeline(facts: Facts, tiled: TiledGains | None) -> Judged:
     )
     if widens:
         shown += (evidence("of the gain, beside wider loads", f"{tiled.alone.speedup:.2f}x", tiled.source),)
-    how = f"{tiled.best} is expected to be the best. "
+    rivals = " and ".join(name for name in tiled.compared if name != tiled.best)
+    how = f"By {tiled.best}" + (f", which is expected to beat {rivals}. " if rivals else ". ")
     how += (
         "`tilewright pipeline` writes and verifies it."
         if facts.can_rewrite
