@@ -1,4 +1,4 @@
-"""A kernel for the bottleneck analysis with a tile that no asynchronous copy can bring: A lies turned in shared memory."""
+"""A kernel for the bottleneck analysis whose A lies turned in shared memory: no asynchronous copy can bring it."""
 
 from __future__ import annotations
 
