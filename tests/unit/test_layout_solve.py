@@ -112,6 +112,17 @@ def test_smallest_and_none_means_none(seed: int) -> None:
                 assert not free(tile, patterns, lambda row, byte, s=swizzle: s(row * tile.row_bytes + byte))
 
 
+def test_a_padding_that_a_block_has_no_bytes_for_is_not_proposed() -> None:
+    fits = [each.extent_bytes for each in solve_room._paddings(Tile(440, 256, 2), 16)]
+    assert fits == [440 * 528]  # with 32 bytes more a row it would be beyond 232,448
+    assert list(solve_room._paddings(Tile(448, 256, 2), 16)) == []
+    tile = Tile(448, 256, 2)
+    column = Pattern("column", 16, (tuple((row, 0) for row in range(32)),))
+    full = solve(tile, [column])
+    assert (full.padding, full.paddings_tried) == (None, 0)
+    assert full.best is full.swizzle is not None
+
+
 def test_a_proof_fails_where_it_must() -> None:
     tile = Tile(32, 32, 4)
     reads = [pattern("rows16", tile), pattern("cols4", tile)]

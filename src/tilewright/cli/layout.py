@@ -145,7 +145,7 @@ def product(
 
 
 def right_inverse(layout: Text, /, *, svg: Path | None = None, json: Json = False) -> int:
-    """R with A(R(i)) = i, as far as the offsets go on from 0 without a gap."""
+    """R with A(R(i)) = i, as far as the modes go on from 0 without a gap."""
     from tilewright.layout import algebra, notation
 
     return _finish(f"right inverse {layout}", algebra.right_inverse(notation.parse_plain(layout)), svg, json)

@@ -174,9 +174,10 @@ def complement(layout: Layout, cosize: int = 1) -> Layout:
 
 
 def right_inverse(layout: Layout) -> Layout:
-    """R with A(R(i)) = i for all i below its size, as far as A's offsets go on without a gap from 0.
+    """R with A(R(i)) = i for all i below its size, as far as A's modes go on without a gap from 0.
 
-    Modes of stride 0, and those that repeat offsets already there, are passed over.
+    Modes of stride 0, and those that repeat offsets already there, are passed over: where modes overlap, R is a right
+    inverse, but there may be a longer one.
     """
     found, reached, places = [], 1, []
     passed = 1

@@ -213,11 +213,12 @@ def _all_passes(arrangement: Arrangement, phase: Numbers, row: Numbers, byte: Nu
 
 
 def _paddings(tile: Tile, widest: int) -> Iterator[Arrangement]:
-    """Every pitch that keeps vectors aligned, up to where the banks repeat."""
+    """Every pitch that keeps vectors aligned, up to where the banks repeat, as far as a block has the bytes."""
     data = shared_memory()
     for more in range(1, int(data["banks"]) * int(data["bank_bytes"])):
         pitch = tile.row_bytes + more
-        if pitch % widest == 0 and pitch % tile.element_bytes == 0:
+        fits = pitch * tile.rows <= data["largest_bytes"]
+        if fits and pitch % widest == 0 and pitch % tile.element_bytes == 0:
             cost = more * tile.rows
             yield Arrangement("padding", pitch, None, pitch * tile.rows, cost)
 
