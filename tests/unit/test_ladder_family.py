@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder.family import KERNELS, Limit, load_family
+from tilewright.ladder.family import KERNELS, Family, Limit, load_families, load_family
 from tilewright.ladder.launching import _without_maps
 from tilewright.ladder.specs import bound_launches, cleared_before, figure, operation_spec, rung_spec, sidecar_text
 from tilewright.ladder.views import bound_operation, device_view_of, row_major
@@ -270,3 +271,13 @@ def test_every_rungs_sidecar_can_be_read_again() -> None:
         for dtype in rung.dtypes:
             text = sidecar_text(family, rung, rung.launches[0], dtype)
             assert parse_sidecar(text, KERNELS / "transpose" / "x.toml").sizes["small"] == family.sizes["small"]
+
+
+@pytest.mark.parametrize("family", load_families(), ids=lambda family: family.name)
+def test_what_is_sized_is_a_macro_of_the_file(family: Family) -> None:
+    """A define in front of ``constexpr int THREADS = 256;`` would not compile on a card, where nobody looks."""
+    for rung in family.rungs:
+        text = rung.file.read_text("utf-8")
+        for name in rung.sized:
+            assert re.search(rf"^ *# *define {name}\b", text, re.M), (rung.name, name)
+            assert not re.search(rf"constexpr int {name} =", text), (rung.name, name)

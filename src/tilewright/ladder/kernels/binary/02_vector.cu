@@ -5,7 +5,9 @@
 #ifndef TW_OP
 #define TW_OP add
 #endif
-constexpr int THREADS = 256;
+#ifndef THREADS
+#define THREADS 256
+#endif
 constexpr int SPAN = THREADS * TW_PACK;  // elements of a block
 
 extern "C" __global__ void __launch_bounds__(THREADS)
