@@ -1,7 +1,10 @@
-// Where an operation has fewer tiles than a card has room for, the blocks of a cluster share a tile. Each takes a part of
-// K; in the end each adds up some rows of all of them, which it reads from their shared memories, in the order of the
-// parts. No partial sum goes through global memory, and no second launch is needed. The main loop is that of the rung
-// with three stages; the size of the tile and the number of parts come from outside.
+// Where an operation has fewer tiles than a card has room for, the blocks of a cluster share a tile. Each takes a part
+// of K; in the end each adds up some rows of all of them, which it reads from their shared memories, in the order of
+// the parts. No partial sum goes through global memory, and no second launch is needed. The size of the tile and the
+// numbers of stages and parts come from outside.
+// The main loop is that of the rungs with stages, with fewer instructions beside the multiply-adds: a block whose
+// part is whole tiles copies them without a look at each piece. And no branch ends the copies, round which the
+// compiler would move sums to other registers: the last tile is copied once more, to where nobody reads it.
 #include <cuda_pipeline.h>
 
 #include "cluster.cuh"
@@ -10,90 +13,93 @@
 #define TW_BM 64
 #define TW_BN 64
 #define TW_TN 8
+#define TW_BK 16
+#define TW_STAGES 3
 #define TW_PARTS 2
 #endif
 
 constexpr int BM = TW_BM;
 constexpr int BN = TW_BN;
-constexpr int BK = 16;
+constexpr int BK = TW_BK;
 constexpr int TM = 8;
 constexpr int TN = TW_TN;
 constexpr int WM = 4 * TM;
 constexpr int WN = 8 * TN;
 constexpr int PARTS = TW_PARTS;  // of K: 1, 2, 4 or 8
-constexpr int STAGES = 3;
+constexpr int STAGES = TW_STAGES;
+constexpr int BAND = 8;  // rows of tiles that are made column by column
 constexpr int THREADS = (BM / TM) * (BN / TN);
-constexpr int B_PIECES = BK * BN / 4 / THREADS;
+constexpr int BLOCKS = 4096 / TN / THREADS;  // that an SM has registers for
+constexpr int A_ROWS = THREADS / 8;          // that a pass copies, 8 elements each
+constexpr int B_ROWS = THREADS / (BN / 4);
+constexpr int A_STAGE = BK * (BM + 4);  // turned
+constexpr int B_STAGE = BK * BN;
 static_assert(TM % PARTS == 0, "every block adds up as many rows as the others");
 
-extern "C" __cluster_dims__(1, 1, PARTS) __global__ void __launch_bounds__(THREADS)
-sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int M, int N, int K, int ld_a,
-      int ld_b) {
-    extern __shared__ __align__(128) unsigned char tile_ring[];
-    auto& a_tile_ring = *reinterpret_cast<float (*)[STAGES][BK][BM + 4]>(tile_ring);  // turned
-    auto& b_tile_ring = *reinterpret_cast<float (*)[STAGES][BK][BN]>(tile_ring + sizeof(a_tile_ring));
+// The products of a tile's rows and columns of which `rows`, `columns` and `length` terms are left, added to the sums.
+template <bool WHOLE>
+__device__ __forceinline__ void add_products(float (&sums)[TM][TN], float* ring, const float* a, const float* b,
+                                             int ld_a, int ld_b, int rows, int columns, int length) {
     const int tid = threadIdx.x;
     const int lane = tid % 32;
     const int warp = tid / 32;
-    const int patch_row = warp / (BN / WN) * WM + (lane / 16 * 2 + lane % 2) * 4;
-    const int patch_column = warp % (BN / WN) * WN + lane % 16 / 2 * 4;
-    const int first_row = blockIdx.y * BM;
-    const int first_column = blockIdx.x * BN;
-    // A part is whole tiles; the last ones may have fewer, or none.
-    const int part_length = ((K + BK - 1) / BK + PARTS - 1) / PARTS * BK;
-    const int begin = min(K, blockIdx.z * part_length);
-    const int end = min(K, begin + part_length);
-    a += (long long)first_row * ld_a + begin;
-    b += (long long)begin * ld_b + first_column;
+    const int a_row = tid / 8;
+    const int a_k = tid % 8;
+    const int b_k = tid / (BN / 4);
+    const int b_column = tid % (BN / 4) * 4;
+    const long long a_step = (long long)A_ROWS * ld_a;
+    const long long b_step = (long long)B_ROWS * ld_b;
+    a += (long long)a_row * ld_a + a_k;
+    b += (long long)b_k * ld_b + b_column;
+    float* const a_to = ring + a_k * (BM + 4) + a_row;
+    float* const b_to = ring + STAGES * A_STAGE + b_k * BN + b_column;
+    const float* const a_from = ring + warp / (BN / WN) * WM + (lane / 16 * 2 + lane % 2) * 4;
+    const float* const b_from = ring + STAGES * A_STAGE + warp % (BN / WN) * WN + lane % 16 / 2 * 4;
 
-    float sums[TM][TN] = {};
     auto copy_tile = [&](int k0, int stage) {
-        auto& a_tile = a_tile_ring[stage];
-        auto& b_tile = b_tile_ring[stage];
+        const float* a_next = a;
         #pragma unroll
-        for (int i = 0; i < BM; i += THREADS / 8) {
-            const int row = tid / 8 + i;
-            const int k = tid % 8;
-            __pipeline_memcpy_async(&a_tile[k][row], &a[row * ld_a + k], 4, first_row + row < M && k0 + k < K ? 0 : 4);
-            __pipeline_memcpy_async(&a_tile[k + 8][row], &a[row * ld_a + k + 8], 4,
-                                    first_row + row < M && k0 + k + 8 < K ? 0 : 4);
+        for (int i = 0; i < BM; i += A_ROWS) {
+            #pragma unroll
+            for (int k = 0; k < BK; k += 8) {
+                __pipeline_memcpy_async(&a_to[stage * A_STAGE + k * (BM + 4) + i], &a_next[k], 4,
+                                        WHOLE || (a_row + i < rows && k0 + a_k + k < length) ? 0 : 4);
+            }
+            a_next += a_step;
         }
+        const bool more = k0 + BK < length;
+        a += more ? BK : 0;
+        const float* b_next = b;
         #pragma unroll
-        for (int i = 0; i < B_PIECES; ++i) {
-            const int piece = tid + i * THREADS;
-            const int k = piece / (BN / 4);
-            const int column = piece % (BN / 4) * 4;
-            __pipeline_memcpy_async(&b_tile[k][column], &b[k * ld_b + column], 16,
-                                    k0 + k < K && first_column + column < N ? 0 : 16);
+        for (int k = 0; k < BK; k += B_ROWS) {
+            __pipeline_memcpy_async(&b_to[stage * B_STAGE + k * BN], b_next, 16,
+                                    WHOLE || (b_column < columns && k0 + b_k + k < length) ? 0 : 16);
+            b_next += b_step;
         }
-        a += BK;
-        b += (long long)BK * ld_b;
+        b = more ? b_next : b;
     };
 
     #pragma unroll
     for (int stage = 0; stage < STAGES - 1; ++stage) {
-        if (begin + stage * BK < end) copy_tile(begin + stage * BK, stage);
+        copy_tile(stage * BK, stage);
         __pipeline_commit();
     }
-
     int read_stage = 0;
     int write_stage = STAGES - 1;
-    for (int k0 = begin; k0 < end; k0 += BK) {
+    #pragma unroll 1
+    for (int k0 = 0; k0 < length; k0 += BK) {
         __pipeline_wait_prior(STAGES - 2);
         __syncthreads();
-        const int k0_ahead = k0 + (STAGES - 1) * BK;
-        if (k0_ahead < end) copy_tile(k0_ahead, write_stage);
+        copy_tile(k0 + (STAGES - 1) * BK, write_stage);
         __pipeline_commit();
-
-        auto& a_tile = a_tile_ring[read_stage];
-        auto& b_tile = b_tile_ring[read_stage];
         #pragma unroll
         for (int k = 0; k < BK; ++k) {
             float a_part[TM];
             float b_part[TN];
             #pragma unroll
             for (int i = 0; i < TM; i += 4) {
-                const float4 read = *reinterpret_cast<const float4*>(&a_tile[k][patch_row + i * (WM / TM)]);
+                const float4 read =
+                    *reinterpret_cast<const float4*>(&a_from[read_stage * A_STAGE + k * (BM + 4) + i * (WM / TM)]);
                 a_part[i + 0] = read.x;
                 a_part[i + 1] = read.y;
                 a_part[i + 2] = read.z;
@@ -101,7 +107,8 @@ sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restric
             }
             #pragma unroll
             for (int j = 0; j < TN; j += 4) {
-                const float4 read = *reinterpret_cast<const float4*>(&b_tile[k][patch_column + j * (WN / TN)]);
+                const float4 read =
+                    *reinterpret_cast<const float4*>(&b_from[read_stage * B_STAGE + k * BN + j * (WN / TN)]);
                 b_part[j + 0] = read.x;
                 b_part[j + 1] = read.y;
                 b_part[j + 2] = read.z;
@@ -118,6 +125,39 @@ sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restric
         }
         read_stage = read_stage + 1 == STAGES ? 0 : read_stage + 1;
         write_stage = write_stage + 1 == STAGES ? 0 : write_stage + 1;
+    }
+    __pipeline_wait_prior(0);
+}
+
+extern "C" __cluster_dims__(1, 1, PARTS) __global__ void __launch_bounds__(THREADS, BLOCKS)
+sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int M, int N, int K, int ld_a,
+      int ld_b) {
+    extern __shared__ __align__(128) unsigned char tile_ring[];
+    const int tid = threadIdx.x;
+    const int lane = tid % 32;
+    const int warp = tid / 32;
+    const int patch_row = warp / (BN / WN) * WM + (lane / 16 * 2 + lane % 2) * 4;
+    const int patch_column = warp % (BN / WN) * WN + lane % 16 / 2 * 4;
+    // Blocks that run at the same time make tiles that lie together: more of what they read is still in the L2 cache.
+    const int place = blockIdx.y * gridDim.x + blockIdx.x;
+    const int band = place / (BAND * gridDim.x);
+    const int band_rows = min(BAND, (int)gridDim.y - band * BAND);
+    const int in_band = place % (BAND * gridDim.x);
+    const int first_row = (band * BAND + in_band % band_rows) * BM;
+    const int first_column = in_band / band_rows * BN;
+    // A part is whole tiles; the last ones may have fewer, or none.
+    const int part_length = ((K + BK - 1) / BK + PARTS - 1) / PARTS * BK;
+    const int begin = min(K, blockIdx.z * part_length);
+    const int length = min(K, begin + part_length) - begin;
+    a += (long long)first_row * ld_a + begin;
+    b += (long long)begin * ld_b + first_column;
+
+    float sums[TM][TN] = {};
+    float* const ring = reinterpret_cast<float*>(tile_ring);
+    if (first_row + BM <= M && first_column + BN <= N && length % BK == 0 && length > 0) {
+        add_products<true>(sums, ring, a, b, ld_a, ld_b, BM, BN, length);
+    } else {
+        add_products<false>(sums, ring, a, b, ld_a, ld_b, M - first_row, N - first_column, length);
     }
 
     const float one = K > 0 ? 1.0f : 0.0f;  // unknown to the compiler, as in 07_operand_reuse
