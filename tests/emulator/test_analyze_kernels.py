@@ -287,6 +287,8 @@ def test_a_tiny_launch_is_bound_by_latency(run: Run) -> None:
     assert "too few blocks" in why_not(tiny, "more_blocks")
     assert any("fits in the L2" in text for text in tiny.warnings)
     assert not any("fits in the L2" in text for text in large.warnings)
+    assert any("launching it some 3: none of these gains would show" in text for text in tiny.warnings)
+    assert not any("launching it" in text for text in large.warnings)
 
 
 def test_spills_in_the_hot_loop_come_first(run: Run) -> None:

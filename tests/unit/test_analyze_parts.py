@@ -205,9 +205,23 @@ def test_the_cliff_of_sm_86_is_49_kib() -> None:
     cliff = shared_cliff(ampere, 128, 64, 28 << 10, fit)
     assert found.blocks_per_sm == 3
     assert dict(cliff.ladder)[2] == 49 << 10
-    lost, _ = residency(ampere, None, 128, 64, 56 << 10, None)
+    reserved = "100 KiB per SM, 1024 bytes reserved per block"
+    assert cliff.text == f"28,672 bytes a block; a block per SM is lost beyond 33,024 ({reserved})"
+    assert [blocks for blocks, _ in cliff.ladder] == [4, 3, 2, 1]
+    lost, fit = residency(ampere, None, 128, 64, 56 << 10, None)
     assert lost.blocks_per_sm == 1
     assert lost.limiter == "shared"
+    assert "lost beyond 101,376 " in shared_cliff(ampere, 128, 64, 56 << 10, fit).text
+    _, none = residency(ampere, None, 128, 64, 101_377, None)
+    assert shared_cliff(ampere, 128, 64, 101_377, none).text == f"not one block fits on an SM of sm_86 ({reserved})"
+
+
+def test_waves_are_blocks_over_all_places() -> None:
+    found, _ = residency(HOPPER, H200, 256, 64, 1024, 132 * 4 * 2 + 132)
+    assert found.blocks_per_sm == 4
+    assert (found.waves, found.tail_share) == (2.25, 0.25)
+    found, _ = residency(HOPPER, H200, 256, 64, 1024, 132 * 4 * 2)
+    assert (found.waves, found.tail_share) == (2.0, 1.0)
 
 
 def test_cliffs_say_what_loses_and_what_gains_a_block() -> None:

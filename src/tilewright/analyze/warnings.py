@@ -8,6 +8,8 @@ from tilewright.analyze.record import Roofline
 # A time that beats the roof by this much was not measured as the roof assumes.
 IMPOSSIBLE = 1.05
 HIGH_SHARE, LOW_SHARE = 0.75, 0.25
+# About what a launch takes beside its work: 3.1 us fitted on an H200 (tile/data/cost.toml, launch_us).
+LAUNCH_US = 3.0
 
 
 def warnings_for(facts: Facts, roof: Roofline, seconds: float | None, setmaxnreg: str) -> tuple[str, ...]:
@@ -21,6 +23,12 @@ def warnings_for(facts: Facts, roof: Roofline, seconds: float | None, setmaxnreg
         )
     if setmaxnreg:
         found.append(setmaxnreg)
+    least = least_us(facts)
+    if least is not None and least < LAUNCH_US and fit is not None and fit.blocks_per_sm:
+        found.append(
+            f"by the floors the work takes {least:.2g} us, and launching it some {LAUNCH_US:.0f}: none of these gains "
+            "would show in its time; fuse it with its neighbours, or give a launch more to do"
+        )
     beaten = [row for row in roof.rows if row.level == "DRAM" and row.share is not None and row.share > IMPOSSIBLE]
     size, device = facts.dram_bytes.value, facts.device
     fits_l2 = size is not None and device is not None and size <= device.l2_bytes
@@ -52,3 +60,10 @@ def warnings_for(facts: Facts, roof: Roofline, seconds: float | None, setmaxnreg
     if "duration_ns" in facts.metrics:
         found.append("ncu's durations are no benchmark (clocks are locked, caches flushed): they are not used as times")
     return tuple(found)
+
+
+def least_us(facts: Facts) -> float | None:
+    """The highest floor of the launch in microseconds; None where the floors are not those of a whole launch."""
+    if facts.device is None or facts.blocks is None or not facts.demand.is_whole:
+        return None
+    return max(facts.before.cycles.values()) / facts.device.boost_clock_hz * 1e6
