@@ -306,6 +306,27 @@ def test_ncu_metrics_are_read_by_name_from_both_pages() -> None:
     assert read_ncu(DETAILS, "f", "x.csv") == {"sm_percent": 31.5, "memory_percent": 84.2}
 
 
+@pytest.mark.parametrize(
+    ("units", "time_ns", "read_bytes"),
+    [
+        (("ns", "byte"), 1250.0, 12.5), (("nsecond", "Kbyte"), 1250.0, 12.5e3), (("us", "Mbyte"), 1.25e6, 12.5e6),
+        (("ms", "Gbyte"), 1.25e9, 12.5e9), (("msecond", "Tbyte"), 1.25e9, 12.5e12), (("s", "Zbyte"), 1.25e12, None),
+        (("second", "%"), 1.25e12, None), (("fortnight", "byte"), None, 12.5),
+    ],
+)  # fmt: skip
+def test_ncu_figures_come_in_their_units_or_not_at_all(
+    units: tuple[str, str], time_ns: float | None, read_bytes: float | None
+) -> None:
+    found = read_ncu(RAW.replace('"usecond","Mbyte"', '"{}","{}"'.format(*units)), "f", "x.csv")
+    assert found.get("duration_ns") == time_ns
+    assert found.get("dram_bytes_read") == read_bytes
+
+
+def test_what_ncu_has_no_number_for_is_left_out() -> None:
+    assert "sm_percent" not in read_ncu(RAW.replace("31.5", "nan"), "f", "x.csv")
+    assert "sm_percent" not in read_ncu(RAW.replace("31.5", "n/a"), "f", "x.csv")
+
+
 @pytest.mark.parametrize(("text", "said"), [("a,b\n1,2\n", "no header"), (RAW, "no launch of g")])
 def test_what_is_no_export_of_the_kernel_is_refused(text: str, said: str) -> None:
     with pytest.raises(TilewrightError, match=said) as caught:

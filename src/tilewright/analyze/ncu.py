@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping
+from math import isfinite
 
 from tilewright.errors import TilewrightError
 
@@ -36,8 +37,9 @@ METRICS: Mapping[str, tuple[str, ...]] = {
     "stall_math_pipe_throttle": ("smsp__average_warps_issue_stalled_math_pipe_throttle_per_issue_active.ratio",),
     "stall_not_selected": ("smsp__average_warps_issue_stalled_not_selected_per_issue_active.ratio",),
 }  # fmt: skip
-_SCALES = {"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3,
-           "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9}  # fmt: skip
+_SCALES = {"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12, "ns": 1.0, "nsecond": 1.0, "us": 1e3,
+           "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9}  # fmt: skip
+_WITH_UNIT = ("dram_bytes_read", "dram_bytes_written", "duration_ns")
 _NAME, _VALUE, _UNIT, _KERNEL, _ID = "Metric Name", "Metric Value", "Metric Unit", "Kernel Name", "ID"
 
 
@@ -103,7 +105,7 @@ def _ours(found: Found) -> dict[str, float]:
     out: dict[str, float] = {}
     for name, theirs in METRICS.items():
         for one in theirs:
-            value = _number(*found.get(one, ("", "")))
+            value = _number(*found.get(one, ("", "")), has_unit=name in _WITH_UNIT)
             if value is not None:
                 out[name] = value
                 break
@@ -116,11 +118,14 @@ def _plain(name: str) -> str:
     return mangled[2][: int(mangled[1])] if mangled else name
 
 
-def _number(value: str, unit: str) -> float | None:
+def _number(value: str, unit: str, *, has_unit: bool) -> float | None:
+    """In bytes or nanoseconds where it has a unit; None where value or unit says nothing: it is not guessed."""
+    scale = _SCALES.get(unit) if has_unit else 1.0
     try:
-        return float(value.replace(",", "")) * _SCALES.get(unit, 1.0)
+        number = float(value.replace(",", ""))
     except ValueError:
         return None
+    return number * scale if scale is not None and isfinite(number) else None
 
 
 def _bad(file: str, what: str) -> TilewrightError:
