@@ -248,3 +248,12 @@ def test_the_older_cliff_functions_agree(shape: tuple[str, Launch, int | None]) 
     slim = replace(launch, smem_bytes=0)
     for rung in ladder(arch, slim, "registers"):
         assert register_cliff(arch, launch.threads, rung.blocks) == rung.most
+
+
+def test_no_loss_is_named_that_no_compiler_could_cause() -> None:
+    hopper = load_arch("sm_90a")
+    by_shared = cliffs(
+        hopper, Launch(64, 200, 100 * KIB)
+    )  # up to 255 registers two blocks fit, and there ends the scale
+    assert by_shared.loses.keys() == {"shared", "threads"}
+    assert cliffs(hopper, Launch(256, 100, 0)).loses["registers"].value == 129

@@ -105,6 +105,20 @@ def test_a_cliff_below_eight_warps_takes_the_promise_back() -> None:
     assert decide(igemm(), roomy, arch).verdict == "pipeline"
 
 
+def test_the_split_is_that_of_the_best_ring_and_the_cliff_that_of_two_stages() -> None:
+    arch = load_arch("sm_86")
+    steep = budget(arch, threads=128, registers=64, smem_single_bytes=16 * KIB, staged_bytes=16 * KIB)
+    found = decide(igemm(), steep, arch)
+    rings = [found.predicted[f"cp_async{stages}"].speedup for stages in (2, 3, 4)]
+    assert rings[0] > 1.01 * rings[1] > 1.1 * rings[2]
+    assert found.gain is not None
+    assert found.gain.width * found.gain.async_copy * found.gain.overlap == pytest.approx(rings[0])
+    assert any("5 blocks per SM become 3 (20 warps become 12)" in reason for reason in found.reasons)
+    later = budget(SM_90, threads=128, registers=64, smem_single_bytes=12 * KIB, staged_bytes=12 * KIB)
+    assert [row.crosses_cliff for row in later.rows[:3]] == [False, False, True]
+    assert not any("cliff" in reason for reason in decide(igemm(), later, SM_90).reasons)
+
+
 def test_a_copy_that_cp_async_cannot_carry_leaves_the_register_variants() -> None:
     found = decide(igemm(widened_bytes=None, async_bytes=None), igemm_budget(), SM_90)
     assert found.predicted.keys() == {"ldg", "ldg_single"}
