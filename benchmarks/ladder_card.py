@@ -2,187 +2,333 @@
 
     PYTHONPATH=src python benchmarks/ladder_card.py --out out/card --triton-tutorials CHECKOUT/python/tutorials
 
-Needs PyTorch. First everything is built, several families at a time; then families are timed one after the other, each
-in a process of its own, so that one that fails, or takes too long, loses nothing but itself. ``ladder.tar.gz`` holds a
-record a family (``ladder-FAMILY.json``, for ``results/``), ``ladder.txt`` the same as text, ``ladder.log`` what went
-wrong; they are rewritten after each family.
+Needs PyTorch, which only the processes that time load; nothing is ever forked, here or there. First everything is
+built, ``--jobs`` at a time, by processes without PyTorch. Then families are timed one after the other in the order that
+they are named in, each in a fresh interpreter, which writes a record as soon as an element type is done: one that
+crashes, or takes too long, loses that element type and nothing else, and the family's others are begun anew.
+
+``OUT/records`` holds a record for each family and element type; ``OUT/ladder.tar.gz`` one a family, joined, for
+``results/``; ``OUT/ladder.txt`` the same as text; ``OUT/ladder.log`` seconds, and what went wrong. They are rewritten
+after each family. ``--have OUT/records`` (or a folder of ``ladder-FAMILY.json``) leaves out what an earlier run did;
+``--build-only --card FILE`` builds for a card that is not here, whose cache may then be carried to it.
+
+Time: not measured as a whole. Builds: about 900, half a second of one core each. A process: 5 to 8 s until PyTorch has
+the card; an element type: the rungs at ``default`` 2 to 4 s, what torch.compile compiles 3 to 15 s, and about 35 sets
+of sizes of ``--seconds`` plus about 0.15 s each. That is about 25 to 40 s a family at 0.05. ``ladder.log`` says what it
+came to, and what the rest would take at that pace.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import signal
+import subprocess
 import sys
 import tarfile
-import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from tilewright.gpu.device import GpuInfo
+from tilewright.ladder.bench_text import grouped, summary
+from tilewright.ladder.building import Build, build_apart, builds_of
+from tilewright.ladder.family import Family, load_families, load_family
+from tilewright.ladder.report import LadderBench, joined, split
+from tilewright.ladder.report_text import render_bench
+from tilewright.ladder.sweep import sweep_sizes
+from tilewright.settings import Settings
+
 BUILD_SHARE = 0.35  # of the time, at the most
-PATIENCE = 2.5  # times its share of what is left is what a family may take
+PATIENCE = 1.6  # times its share of what is left is when a family begins no further sizes
+GRACE_S = 30.0  # until it is stopped then
+LEAST_S = 15.0  # with less left, nothing is begun
+NOT_BEGUN = "not begun: "  # as ``peer_bench`` says of sizes that it left out
+ASK = "import sys, msgspec; from tilewright.gpu.device import find_gpu; print(msgspec.json.encode(find_gpu()).decode())"
+Parts = dict[tuple[str, str], LadderBench]
 
 
-def child(work: Callable[[], int], out: Path, log: Path) -> int:
-    """Start a process that does some work; stdout and stderr go to files. Returns its id."""
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        for path, number in ((out, 1), (log, 2)):
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(handle, number)
-        code = work()
-        sys.stdout.flush()
-    except BaseException:
-        import traceback
+@dataclass(frozen=True)
+class Bench:
+    """How a family is timed. ``command``: what is called; ``more``: words for all families."""
 
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
+    command: tuple[str, ...]
+    more: tuple[str, ...]
+    records: Path
+
+    def words(self, family: str, dtypes: Iterable[str], *more: str) -> list[str]:
+        return [*self.command, family, "--dtype", ",".join(dtypes), *self.more, *more]
+
+    def file(self, family: str, dtype: str) -> Path:
+        return self.records / f"ladder-{family}-{dtype}.json"
 
 
-def wait(pid: int, until: float) -> int | None:
-    """A child's exit code; None where it had to be stopped."""
-    while time.monotonic() < until:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.05)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+def card_here() -> GpuInfo | None:
+    """The card, asked for by another process."""
+    done = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, env=environment())
+    if done.returncode:
+        sys.exit(f"asking for the card: exit code {done.returncode}: {done.stderr[-1500:]}")
+    return msgspec.json.decode(done.stdout, type=GpuInfo | None)
+
+
+def environment() -> dict[str, str]:
+    """What processes that time are told: where they were if they crash, and to start no processes of their own."""
+    return {"PYTHONFAULTHANDLER": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ}
+
+
+def planned(families: Mapping[str, tuple[str, ...]], has_sweep: bool, info: GpuInfo) -> list[Build]:
+    """What has to be built for families and their element types."""
+    out: list[Build] = []
+    for name, dtypes in families.items():
+        family = load_family(name)
+        sets: list[tuple[str, Mapping[str, int]]] = [("default", family.sizes["default"])]
+        sets += [("", sizes) for sizes in sweep_sizes(family)] if has_sweep else []
+        out += builds_of(family, family.rungs, dtypes, sets, info)
+    return out
+
+
+def run_until(words: Sequence[str], log: Path, until: float) -> int | None:
+    """A process's exit code; None where it had to be stopped. What it says is in the log."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment())
+        try:
+            return process.wait(max(0.1, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            process.kill()
+            process.wait()
+
+
+def tail(log: Path, most: int = 1500) -> str:
+    """What a crash said: from the fault handler's line on, else the end."""
+    text = log.read_text(errors="replace")
+    at = text.find("Fatal Python error")
+    return text[at:][:most] if at >= 0 else text[-most:]
+
+
+def time_family(bench: Bench, name: str, dtypes: Sequence[str], enough: float, end: float, say: Say) -> Parts:
+    """Time a family's element types. A process that ends without a record of one is begun anew for those behind it.
+
+    Args:
+        enough: when no further sizes are begun, end: when everything is over, both of ``time.monotonic``.
+    """
+    todo, found = list(dtypes), Parts()
+    while todo and end - time.monotonic() > LEAST_S:
+        begin, began_at = time.monotonic(), time.time()
+        log = bench.records / f"{name}.log"
+        for dtype in todo:
+            bench.file(name, dtype).unlink(missing_ok=True)
+        most = max(LEAST_S, enough - begin)
+        words = bench.words(name, todo, "--records", str(bench.records), "--at-most", f"{most:.0f}")
+        code = run_until(words, log, min(end, begin + most + GRACE_S))
+        done = [dtype for dtype in todo if bench.file(name, dtype).exists()]
+        for dtype in done:
+            file = bench.file(name, dtype)
+            report = read(file)
+            if report is not None:
+                found[name, dtype] = report
+                say(f"{name} {dtype}: {told(report)} ({file.stat().st_mtime - began_at:.0f} s from the start)")
+        todo = [dtype for dtype in todo if dtype not in done]
+        if code is None:
+            say(f"{name} {' '.join(todo)}: stopped, out of time")
+            break
+        if todo:  # a process that did one, and then no more, may have broken what it was in: the next one tells
+            first = todo[0] if done else todo.pop(0)
+            say(f"{name} {first}: no record ({time.monotonic() - begin:.0f} s); exit code {code}: {tail(log)}")
+    if todo:
+        say(f"{name} {' '.join(todo)}: not done, out of time")
+    return found
+
+
+def read(file: Path) -> LadderBench | None:
+    """A record; None for a file that is none."""
+    with suppress(msgspec.DecodeError, msgspec.ValidationError, OSError):
+        return msgspec.json.decode(file.read_bytes(), type=LadderBench)
     return None
 
 
-def build_all(works: Iterable[tuple[str, Callable[[], int]]], jobs: int, folder: Path, until: float) -> list[str]:
-    """Run works, so many at a time. What went wrong."""
-    running: dict[int, tuple[str, Path]] = {}
-    wrong: list[str] = []
-    queue = list(works)
-    while (queue or running) and time.monotonic() < until:
-        while queue and len(running) < jobs:
-            name, work = queue.pop(0)
-            log = folder / f"build-{name}.log"
-            running[child(work, folder / f"build-{name}.txt", log)] = (name, log)
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if not pid:
-            time.sleep(0.05)
-            continue
-        name, log = running.pop(pid)
-        if status:
-            wrong.append(f"building {name}: {log.read_text(errors='replace')[-500:]}")
-    for pid, (name, _) in running.items():
-        wait(pid, 0.0)
-        wrong.append(f"building {name}: stopped, out of time")
-    return wrong + [f"building {name}: not begun, out of time" for name, _ in queue]
+def told(report: LadderBench) -> str:
+    """A record in a line."""
+    failed = [f"{r.rung} failed" for r in report.rungs if r.verdict == "failed"]
+    lines = [f"{' '.join(key).strip()} {summary(points)}" for key, points in grouped(report.points).items()]
+    return "; ".join(lines + failed) or f"{len(report.rungs)} rungs"
 
 
-def touch_card() -> int:
-    """Whether a process that was forked can use the card."""
-    import torch
+def records_of(folder: Path) -> Parts:
+    """What earlier runs left: records of families, and of their element types, the newest where there are several."""
+    parts = Parts()
+    for file in sorted(folder.glob("ladder-*.json")):
+        report = read(file)
+        for dtype, part in split(report).items() if report is not None else ():
+            key = (part.family, dtype)
+            if key not in parts or parts[key].date <= part.date:
+                parts[key] = part
+    return parts
 
-    return int(torch.ones(1, device="cuda").sum().item() != 1)
+
+def is_whole(part: LadderBench) -> bool:
+    """Nothing of it was left out."""
+    return not any(point.message.startswith(NOT_BEGUN) for point in part.points)
 
 
-def pack(folder: Path, out: Path, log: list[str]) -> None:
+def order_of(key: tuple[str, str], dtypes: Sequence[str]) -> int:
+    return dtypes.index(key[1]) if key[1] in dtypes else len(dtypes)
+
+
+def conditions(part: LadderBench) -> tuple[str, ...]:
+    """What benches have to share that are joined."""
+    return part.card, part.torch, part.triton, part.compiled
+
+
+def pack(parts: Parts, out: Path, lines: Sequence[str]) -> None:
     """What there is so far."""
-    import msgspec
-
-    from tilewright.ladder.report import LadderBench
-    from tilewright.ladder.report_text import render_bench
-
     texts = []
     with tarfile.open(out / "ladder.new", "w:gz") as packed:
-        for file in sorted(folder.glob("ladder-*.json")):
-            with suppress(msgspec.DecodeError):  # of one that is being written, or was stopped
-                texts.append(render_bench(msgspec.json.decode(file.read_bytes(), type=LadderBench), width=190))
-                packed.add(file, file.name)
+        for name in dict.fromkeys(family for family, _ in parts):
+            order = load_family(name).dtypes
+            mine = [
+                part
+                for (family, _), part in sorted(parts.items(), key=lambda item: order_of(item[0], order))
+                if family == name
+            ]
+            newest = max(mine, key=lambda part: part.date)
+            report = joined([part for part in mine if conditions(part) == conditions(newest)])
+            file = out / f"ladder-{name}.json"
+            file.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2))
+            packed.add(file, file.name)
+            texts.append(render_bench(report, width=190))
+            file.unlink()
     (out / "ladder.new").replace(out / "ladder.tar.gz")
     (out / "ladder.txt").write_text("\n".join(texts), "utf-8")
-    (out / "ladder.log").write_text("\n".join(log) + "\n", "utf-8")
+    (out / "ladder.log").write_text("\n".join(lines) + "\n", "utf-8")
 
 
-def told(file: Path) -> str:
-    """A family in a line."""
-    import msgspec
+class Say:
+    """Prints lines as they come, and keeps them."""
 
-    from tilewright.ladder.bench_text import grouped, summary
-    from tilewright.ladder.report import LadderBench
+    def __init__(self) -> None:
+        self.lines: list[str] = []
 
-    with suppress(msgspec.DecodeError, OSError):
-        report = msgspec.json.decode(file.read_bytes(), type=LadderBench)
-        return "; ".join(
-            f"{' '.join(key).strip()}: {summary(points)}" for key, points in grouped(report.points).items()
-        )
-    return "no record"
+    def __call__(self, line: str) -> None:
+        self.lines.append(line)
+        print(line, flush=True)
 
 
-def main() -> None:
+def warm(bench: Bench, families: Mapping[str, tuple[str, ...]], jobs: int, until: float, say: Say) -> None:
+    """Have PyTorch and Triton compile, several at a time, what they will be asked for, into their caches."""
+    queue = [(name, dtype) for name, dtypes in families.items() for dtype in dtypes]
+
+    def serve() -> None:
+        while time.monotonic() < until:
+            try:
+                name, dtype = queue.pop(0)
+            except IndexError:
+                return
+            log = bench.records / f"warm-{name}-{dtype}.log"
+            code = run_until(bench.words(name, [dtype], "--build-only"), log, until)
+            if code:
+                say(f"warming {name} {dtype}: exit code {code}: {tail(log, 600)}")
+
+    threads = [threading.Thread(target=serve) for _ in range(jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def wanted(names: Sequence[str], dtype: str, have: Parts) -> dict[str, tuple[str, ...]]:
+    """The element types of each family that are not whole yet, in the order of the names."""
+    chosen: list[Family] = [load_family(name) for name in names] if names else list(load_families())
+    out = {}
+    for family in chosen:
+        asked = family.dtypes if dtype == "all" else tuple(d for d in dtype.split(",") if d in family.dtypes)
+        left = tuple(d for d in asked if (family.name, d) not in have or not is_whole(have[family.name, d]))
+        if left:
+            out[family.name] = left
+    return out
+
+
+def read_words() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("families", nargs="*", help="default: all")
+    parser.add_argument("families", nargs="*", help="the most important one first; default: all")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--have", type=Path, help="a folder of records: what is in it is not timed again")
     parser.add_argument("--triton-tutorials", type=Path)
-    parser.add_argument("--dtype", default="all")
+    parser.add_argument("--dtype", default="all", help="one, or several with commas between")
     parser.add_argument("--compile", default="auto", choices=("auto", "static", "off"))
     parser.add_argument("--seconds", default="0.05", help="for each set of sizes")
     parser.add_argument("--budget", type=float, default=530.0, help="seconds, all together")
-    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument(
+        "--warm", type=float, default=0.0, help="seconds for PyTorch to compile beforehand, in parallel"
+    )
     parser.add_argument("--no-sweep", action="store_true")
     parser.add_argument("--autotune", action="store_true", help="best without the sweep: a minute a family")
-    args = parser.parse_args()
-    end = time.monotonic() + args.budget
-    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # asking for a card leaves no context behind
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # processes of its own would cost each family seconds
+    parser.add_argument("--build-only", action="store_true", help="fill the cache, and time nothing")
+    parser.add_argument("--card", type=Path, help="JSON of a GpuInfo to build for, in place of the card that is here")
+    parser.add_argument("--command", nargs="+", help="in place of `tilewright ladder bench`, for tests")
+    return parser.parse_args()
 
-    import torch._dynamo
-    import torch._inductor.compile_fx  # noqa: F401  # once, for all children
 
-    from tilewright.cli.app import main as tilewright
-    from tilewright.ladder.family import KERNELS, load_family
+def main() -> None:
+    args, say = read_words(), Say()
+    begin = time.monotonic()
+    end = begin + args.budget
+    info = msgspec.json.decode(args.card.read_bytes(), type=GpuInfo) if args.card else card_here()
+    if info is None:
+        sys.exit("there is no GPU here")
+    records = args.out / "records"
+    records.mkdir(parents=True, exist_ok=True)
+    parts = records_of(args.have) if args.have else Parts()
+    parts = {key: part for key, part in parts.items() if part.card == info.name}
+    families = wanted(args.families, args.dtype, parts)
+    say(f"{info.name}, {info.arch}: {sum(map(len, families.values()))} to do, {len(parts)} there")
 
-    names = args.families or sorted(file.parent.name for file in KERNELS.glob("*/ladder.toml"))
     more = ["--compile", args.compile, "--seconds", args.seconds]
     more += [] if args.no_sweep else ["--sweep"]
     more += ["--autotune"] if args.autotune else []
     more += ["--triton-tutorials", str(args.triton_tutorials)] if args.triton_tutorials else []
+    command = args.command or (sys.executable, "-m", "tilewright", "ladder", "bench")
+    bench = Bench(tuple(command), tuple(more), records)
 
-    folder = Path(tempfile.mkdtemp())
-    is_clean = wait(child(touch_card, folder / "touch.txt", folder / "touch.log"), time.monotonic() + 30) == 0
+    builds = planned(families, not args.no_sweep, info)
+    settings = Settings.from_environment()
+    for line in build_apart(builds, info, settings, args.jobs, begin + BUILD_SHARE * args.budget):
+        say(f"building {line}")
+    say(f"{len(builds)} builds: {time.monotonic() - begin:.0f} s")
+    if args.build_only:
+        return
+    if args.warm:
+        warm(bench, families, args.jobs, min(end, time.monotonic() + args.warm), say)
+        say(f"warmed: {time.monotonic() - begin:.0f} s since the start")
+    time_all(bench, families, parts, args.out, end, say)
 
-    def bench(name: str, dtype: str, flag: str) -> Callable[[], int]:
-        words = ["ladder", "bench", name, "--dtype", dtype, *more, flag]
-        if is_clean:
-            return lambda: tilewright(words)
-        # Importing has touched the card here, and a forked process cannot use it then.
-        return lambda: os.execv(sys.executable, [sys.executable, "-m", "tilewright", *words])
 
-    args.out.mkdir(parents=True, exist_ok=True)
-    dtypes = {name: load_family(name).dtypes if args.dtype == "all" else (args.dtype,) for name in names}
-    works = [(f"{name}-{dtype}", bench(name, dtype, "--build-only")) for name in names for dtype in dtypes[name]]
-    log = [] if is_clean else ["processes are started anew: the card is in use once PyTorch is imported"]
-    log += build_all(works, args.jobs, folder, time.monotonic() + BUILD_SHARE * args.budget)
-    print(f"built, {end - time.monotonic():.0f} s left", *log, sep="\n", flush=True)
-    for left, name in zip(range(len(names), 0, -1), names, strict=True):
-        begin = time.monotonic()
-        if end - begin < 5:
-            log.append(f"{name}: not begun, out of time")
+def time_all(
+    bench: Bench, families: Mapping[str, tuple[str, ...]], parts: Parts, out: Path, end: float, say: Say
+) -> None:
+    """Family after family. A family's share of what is left goes by the number of its element types, and one more."""
+    weights = {name: len(dtypes) + 1 for name, dtypes in families.items()}
+    begin, done = time.monotonic(), 0
+    for name, dtypes in families.items():
+        now = time.monotonic()
+        left = sum(weights.values()) - done
+        if end - now < LEAST_S:
+            say(f"{name}: not begun, out of time")
             continue
-        until = min(end, begin + PATIENCE * (end - begin) / left)
-        file = folder / f"ladder-{name}.json"
-        code = wait(child(bench(name, args.dtype, "--json"), file, folder / f"{name}.log"), until)
-        line = f"{name}: {told(file)} ({time.monotonic() - begin:.0f} s)"
-        if code:
-            said = "".join(f.read_text(errors="replace")[-700:] for f in (folder / f"{name}.log", file))
-            line += f"; exit code {code}: {said}"
-        log.append(line if code is not None else f"{name}: stopped, out of time")
-        print(log[-1], flush=True)
-        pack(folder, args.out, log)
-    shutil.rmtree(folder, ignore_errors=True)
+        enough = min(end - LEAST_S / 3, now + PATIENCE * (end - now) * weights[name] / left)
+        parts |= time_family(bench, name, dtypes, enough, end, say)
+        done += weights[name]
+        rest = (time.monotonic() - begin) / done * (sum(weights.values()) - done)
+        took, left_s = time.monotonic() - now, end - time.monotonic()
+        say(f"{name}: {took:.0f} s; at this pace the rest would take {rest:.0f} s; {left_s:.0f} s left")
+        pack(parts, out, say.lines)
+    pack(parts, out, say.lines)
 
 
 if __name__ == "__main__":

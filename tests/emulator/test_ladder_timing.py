@@ -73,8 +73,9 @@ class Arrays:
     def __exit__(self, *_: object) -> None:
         return
 
-    def upload(self, launch: BoundLaunch, arrays: Mapping[str, np.ndarray]) -> None:
-        self.names = list(arrays)
+    def lay_out(self, launch: BoundLaunch, arrays: Mapping[str, np.ndarray], poison: int) -> None:
+        assert set(arrays) < {buffer.name for buffer in launch.buffers}
+        self.names = [buffer.name for buffer in launch.buffers]
 
     def pointer(self, name: str) -> int:
         return 4096 * (1 + self.names.index(name))

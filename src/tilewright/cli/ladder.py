@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -134,6 +135,8 @@ def bench(
     autotune: Annotated[bool, Parameter(show_default=False)] = False,
     triton_tutorials: Path | None = None,
     seconds: float = 0.5,
+    at_most: float | None = None,
+    records: Path | None = None,
     build_only: Annotated[bool, Parameter(show_default=False)] = False,
     json: Json = False,
 ) -> int:
@@ -149,9 +152,9 @@ def bench(
     rung
         Only this one.
     dtype
-        Element type, or all; default: the family's first.
+        Element type, several with commas between, or all; default: the family's first.
     size
-        A set of sizes of the family's, or all; default: default, the large one.
+        A set of sizes of the family's, several, or all; default: default, the large one.
     sweep
         Peers at the family's sweep of at least 30 sizes, too.
     alone
@@ -164,6 +167,10 @@ def bench(
         The folder python/tutorials of your checkout of Triton; without it, there is no peer from there.
     seconds
         For each set of sizes, peers and ours together.
+    at_most
+        Seconds; sets of sizes for peers that were not begun by then are left out, and recorded as such.
+    records
+        A folder: ladder-FAMILY-DTYPE.json is written there as soon as an element type is done.
     build_only
         Build what this will need into the cache, several at a time if you start several, and time nothing.
     json
@@ -185,6 +192,8 @@ def bench(
             peers=options,
             sweep=sweep,
             build_only=build_only,
+            records=records,
+            at_most_s=inf if at_most is None else at_most,
             settings=settings,
             progress=progress,
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tilewright.gpu.driver import DeviceError, allocate, fill, release, synchronize, to_device, to_host
+from tilewright.gpu.driver import DeviceError, allocate, copy_on_device, fill, release, synchronize, to_device, to_host
 from tilewright.launch.bind import BoundLaunch
 from tilewright.launch.executor import Hazard
 
@@ -78,6 +78,29 @@ class DeviceArrays:
             to_device(buffer.pointer, array, self._stream)
         synchronize(self._stream)  # the host arrays may be dropped from here on
 
+    def lay_out(self, launch: BoundLaunch, arrays: Mapping[str, np.ndarray], poison: int) -> None:
+        """As `upload`, for arrays that are only timed: large ones, of which the host makes and sends a part.
+
+        Args:
+            arrays: the first values of some of ``launch.buffers``, which are repeated on the device.
+            poison: value of all bytes of the others.
+        """
+        import numpy as np
+
+        for index, bound in enumerate(launch.buffers):
+            count_bytes, zone = bound.storage_elements * bound.dtype.item_bytes, zone_byte(index)
+            base = allocate(count_bytes + 2 * ZONE_BYTES)
+            self._buffers[bound.name] = buffer = GuardedBuffer(bound.name, base, count_bytes, zone)
+            fill(base, zone, count_bytes + 2 * ZONE_BYTES, self._stream)
+            if bound.name not in arrays:
+                fill(buffer.pointer, poison, count_bytes, self._stream)
+                continue
+            first = np.ascontiguousarray(arrays[bound.name])
+            to_device(buffer.pointer, first, self._stream)
+            for begin, piece_bytes in doubled(first.nbytes, count_bytes):
+                copy_on_device(buffer.pointer + begin, buffer.pointer, piece_bytes, self._stream)
+        synchronize(self._stream)
+
     def pointer(self, name: str) -> int:
         return self._buffers[name].pointer
 
@@ -103,6 +126,15 @@ class DeviceArrays:
             synchronize(self._stream)
             hazards += zone_hazards(buffer.name, zones, buffer.zone)
         return tuple(hazards)
+
+
+def doubled(first_bytes: int, count_bytes: int) -> list[tuple[int, int]]:
+    """The copies that repeat the first bytes of an array to its end: (where to, how many), each from its start."""
+    pieces, done = [], first_bytes
+    while 0 < done < count_bytes:
+        pieces.append((done, min(done, count_bytes - done)))
+        done += pieces[-1][1]
+    return pieces
 
 
 def zone_hazards(name: str, zones: np.ndarray, zone: int) -> list[Hazard]:

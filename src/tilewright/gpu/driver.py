@@ -126,6 +126,14 @@ def fill(pointer: int, value: int, count_bytes: int, stream: Any) -> None:
         checked(driver.cuMemsetD8Async(pointer, value, count_bytes, stream))
 
 
+def copy_on_device(target: int, source: int, count_bytes: int, stream: Any) -> None:
+    """Copy bytes from one place on the device to another, in the order of the stream. The two must not overlap."""
+    from cuda.bindings import driver
+
+    if count_bytes:
+        checked(driver.cuMemcpyDtoDAsync(target, source, count_bytes, stream))
+
+
 def allocate(count_bytes: int) -> int:
     """The address of new device memory (aligned to 256 bytes, as cudaMalloc's)."""
     from cuda.bindings import driver

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,8 +19,9 @@ from tilewright.ladder.compiling import CompiledRung, compile_rung
 from tilewright.ladder.counted import Counted, counted, threads_of
 from tilewright.ladder.family import Family, Rung
 from tilewright.ladder.graphs import GraphClock, card_rates, flush_bytes, host_us, protocol_for
-from tilewright.ladder.launching import _runs, arch_of
+from tilewright.ladder.launching import arch_of
 from tilewright.ladder.peers import Peer, PeerCall, Tutorial, peers_of, tutorial_of
+from tilewright.ladder.picking import best_of, groups_of
 from tilewright.ladder.predicting import CardRates, Foretold, precision_of, predict, rates_of
 from tilewright.ladder.report import PeerPoint, TimedContender
 from tilewright.ladder.specs import figure, rung_spec
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 CompileMode = Literal["auto", "static", "off"]
 AUTOTUNED = "max-autotune-no-cudagraphs"
 MOST_PROGRAMS = 4096
+MOST_RESERVED = 0.25  # of the card's memory, from one set of sizes to the next
+NOT_BEGUN = "not begun: "  # how the messages of sets begin that nobody tried
 HOST_BYTES = 1 << 20  # calls are timed on the host where the card needs less time than that
 Sets = Iterable[tuple[str, Mapping[str, int]]]
 
@@ -72,32 +77,6 @@ class PeerTimes:
     launch_us: float
 
 
-def best_of(family: Family, group: str, sizes: Mapping[str, int], dtype: str, info: GpuInfo) -> Rung | None:
-    """The rung that `Ladder.call` picks; of a group that it never picks, the last one that takes the sizes."""
-    if not group:
-        try:
-            return family.best(sizes, dtype, lambda arch: _runs(arch, info))
-        except TilewrightError:
-            return None
-    named = [r.at(sizes, dtype) for r in reversed(family.rungs) if group in r.name and dtype in r.dtypes]
-    fits = (r for r in named if not r.misfit(sizes) and (r.min_arch is None or _runs(r.min_arch, info)))
-    return next(fits, None)
-
-
-def build_best(family: Family, dtypes: Iterable[str], sets: Sets, info: GpuInfo, settings: Settings) -> int:
-    """Build what `bench_peers` will time into the cache, and time nothing. How many builds there are."""
-    done = set()
-    for dtype in dtypes:
-        for _, sizes in sets:
-            for group in _groups(family):
-                rung = best_of(family, group, sizes, dtype, info)
-                key = rung and (dtype, rung.name, tuple(rung.defines.items()))
-                if rung is not None and key not in done:
-                    compile_rung(rung_spec(family, rung, dtype), settings, arch_of(rung, info))
-                    done.add(key)
-    return len(done)
-
-
 def warm_peers(family: Family, dtypes: Iterable[str], sets: Sets, settings: Settings, options: PeerOptions) -> None:
     """Have PyTorch and Triton compile what `bench_peers` will ask them for: they keep it in caches of their own.
 
@@ -113,15 +92,23 @@ def warm_peers(family: Family, dtypes: Iterable[str], sets: Sets, settings: Sett
             for _, sizes in sets:
                 if options.is_static:
                     compiled.forget()
-                arena = Arena(torch, family, dtype, sizes)
-                contenders = [c for p in peers_of(family.name) for c in compiled.contenders(arena, p, options)]
-                contenders += [arena.tutorial(tutorial, function)] if tutorial is not None else []
-                for one in (c for c in contenders if not c.why):
-                    with suppress(Exception):  # what fails here fails again when it is timed, and is told then
-                        one.call()
-                torch.cuda.synchronize()
-                del arena, contenders
+                with suppress(Exception):  # what fails here fails again when it is timed, and is told then
+                    arena = Arena(torch, family, dtype, sizes)
+                    _warm(arena, compiled, options, tutorial, function)
+                    torch.cuda.synchronize()
+                    del arena
                 torch.cuda.empty_cache()  # others may be at the same
+
+
+def _warm(arena: Arena, compiled: _Compiled, options: PeerOptions, tutorial: Tutorial | None, function: Any) -> None:
+    """One call of all that is compiled for a set of sizes."""
+    for peer in peers_of(arena.family.name):
+        for one in compiled.contenders(arena, peer, options):
+            one.call()
+    if tutorial is not None:
+        foreign = arena.tutorial(tutorial, function)
+        if not foreign.why:
+            foreign.call()
 
 
 def need_torch() -> Any:
@@ -142,10 +129,6 @@ def _tutorial(family: Family, settings: Settings, options: PeerOptions) -> tuple
     return tutorial, load_tutorial(options.tutorials, tutorial.file, tutorial.function, settings.cache_dir)
 
 
-def _groups(family: Family) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(("", *(p.group for p in peers_of(family.name)))))
-
-
 def bench_peers(
     family: Family,
     dtypes: tuple[str, ...],
@@ -154,8 +137,12 @@ def bench_peers(
     settings: Settings,
     options: PeerOptions,
     progress: Callable[[str], None],
+    until: float = math.inf,
 ) -> PeerTimes:
     """Time the best rungs against their peers, interleaved.
+
+    Args:
+        until: of ``time.monotonic``: sets that were not begun by then are recorded as such.
 
     Raises:
         TilewrightError: ``ladder/no_torch`` (exit 3); ``ladder/no_tutorial``.
@@ -168,9 +155,14 @@ def bench_peers(
         for dtype in dtypes:
             for name, sizes in sets:
                 progress(f"{family.name}, {dtype}, {' '.join(f'{k}={v}' for k, v in sizes.items())}")
-                points += ring.points(dtype, name, sizes)
+                why = "the card failed before" if ring.is_broken else "out of time" if time.monotonic() > until else ""
+                points += [_untimed(dtype, name, sizes, NOT_BEGUN + why)] if why else ring.points(dtype, name, sizes)
     rates = ring.rates
     return PeerTimes(tuple(points), torch.__version__, _triton_version(), rates.dram_bytes / 1e9, rates.launch_us)
+
+
+def _untimed(dtype: str, name: str, sizes: Mapping[str, int], why: str) -> PeerPoint:
+    return PeerPoint(dtype, name, sizes, "", True, 0, 0.0, 0.0, "", message=why)
 
 
 def _triton_version() -> str:
@@ -237,7 +229,9 @@ class _Compiled:
 
 
 class _Ring:
-    """What stays from one set of sizes to the next."""
+    """What stays from one set of sizes to the next. ``is_broken``: a fault has ended this process's use of the card."""
+
+    is_broken = False
 
     def __init__(
         self, torch: Any, stream: Any, family: Family, info: GpuInfo, settings: Settings, options: PeerOptions
@@ -261,11 +255,17 @@ class _Ring:
             self._compiled.forget()
         try:
             arena = Arena(self._torch, self._family, dtype, sizes)
-            return [self._point(arena, name, group) for group in _groups(self._family)]
+            return [self._point(arena, name, group) for group in groups_of(self._family)]
         except Exception as error:  # too little memory, a fault of the card: other sizes may do
-            return [PeerPoint(dtype, name, sizes, "", True, 0, 0.0, 0.0, "", message=sentence(error))]
+            try:
+                self._torch.cuda.synchronize()
+                self._torch.cuda.empty_cache()
+            except Exception:
+                self.is_broken = True
+            return [_untimed(dtype, name, sizes, sentence(error))]
         finally:
-            self._torch.cuda.empty_cache()
+            if not self.is_broken and self._torch.cuda.memory_reserved() > MOST_RESERVED * self._info.memory_bytes:
+                self._torch.cuda.empty_cache()  # not after each: getting memory anew costs more than most points
 
     def _point(self, arena: Arena, name: str, group: str) -> PeerPoint:
         family, dtype, sizes = arena.family, arena.dtype, arena.sizes

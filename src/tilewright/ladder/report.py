@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Verdict = Literal["passed", "failed", "not_run"]
@@ -228,3 +228,30 @@ class LadderBench:
     compiled: str = ""
     copy_gbps: float | None = None
     launch_us: float | None = None
+
+
+def joined(reports: Sequence[LadderBench]) -> LadderBench:
+    """Benches of one family on one card, each of other element types, as one; the last one's date and rates.
+
+    Raises:
+        ValueError: for those of other families, cards, or versions of the peers.
+    """
+    last = reports[-1]
+    said = {(r.family, r.card, r.torch, r.triton, r.compiled) for r in reports}
+    if len(said) > 1:
+        raise ValueError(f"benches of {last.family} that do not belong together: {sorted(said)}")
+    rungs = tuple(rung for report in reports for rung in report.rungs)
+    return replace(last, rungs=rungs, points=tuple(point for report in reports for point in report.points))
+
+
+def split(report: LadderBench) -> dict[str, LadderBench]:
+    """The same by element type: the reverse of `joined`."""
+    dtypes = dict.fromkeys([r.dtype for r in report.rungs] + [p.dtype for p in report.points])
+    return {
+        dtype: replace(
+            report,
+            rungs=tuple(r for r in report.rungs if r.dtype == dtype),
+            points=tuple(p for p in report.points if p.dtype == dtype),
+        )
+        for dtype in dtypes
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from statistics import median
@@ -24,7 +24,7 @@ from tilewright.ladder.running import Operation, RungRun, judge, operation, oper
 from tilewright.ladder.specs import bound_launches, cleared_before, figure, rung_spec
 from tilewright.launch.bind import BoundArray, BoundLaunch
 from tilewright.launch.executor import Hazard
-from tilewright.launch.inputs import make_inputs, poisoned_outputs
+from tilewright.launch.inputs import make_inputs, poisoned_outputs, repeating_inputs
 from tilewright.measure.measure import Plan, sample
 from tilewright.measure.ratios import speedup, spread
 from tilewright.plan.compiled import load_model
@@ -74,7 +74,7 @@ class RungStopwatch:
     """Times rungs on one set of the family's arrays, which stays on the device. A context manager.
 
     Args:
-        rungs: by name. launch: the family's own arguments. arrays: their storages.
+        rungs: by name. launch: the family's own arguments. arrays: the first values of its inputs, which repeat.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class RungStopwatch:
     def __enter__(self) -> RungStopwatch:
         try:
             shared = self._stack.enter_context(DeviceArrays(self._executor.stream_handle))
-            shared.upload(self._launch, self._arrays)
+            shared.lay_out(self._launch, self._arrays, POISONS[0])
             self._scratch = self._allocated(self._flush_bytes)
             for name, compiled in self._rungs.items():
                 self._steps[name] = self._prepared(compiled, shared)
@@ -207,10 +207,12 @@ def bench(
     for dtype in dtypes:
         passed: dict[str, CompiledRung] = {}
         failed: dict[str, str] = {}
+        # Inputs and references cost more than the runs: all rungs have the same ones.
+        small = {size: operation(family, dtype, family.sizes[size]) for size in family.emulated_sets()}
         for rung in rungs:
             if dtype in rung.dtypes:
                 progress(f"{family.name} {rung.name}, {dtype}: is it right here")
-                compiled, why = _judged(family, rung, dtype, executor, settings)
+                compiled, why = _judged(family, rung, dtype, small, executor, settings)
                 if compiled is not None and not why:
                     passed[rung.name] = compiled
                 else:
@@ -219,7 +221,7 @@ def bench(
             progress(f"{family.name}, {dtype}, {size}: timing")
             here, wrong = dict(passed), dict(failed)
             for rung in (r for r in rungs if r.sized and r.name in passed):  # it has its own defines at each size
-                compiled, why = _judged(family, rung.at(family.sizes[size], dtype), dtype, executor, settings)
+                compiled, why = _judged(family, rung.at(family.sizes[size], dtype), dtype, small, executor, settings)
                 if compiled is not None and not why:
                     here[rung.name] = compiled
                 else:
@@ -251,24 +253,13 @@ def _foretold(
     return with_prediction(row, foretold)
 
 
-def build_all(
-    family: Family,
-    rungs: tuple[Rung, ...],
-    dtypes: tuple[str, ...],
-    sets: list[Mapping[str, int]],
-    info: GpuInfo,
-    settings: Settings,
-) -> None:
-    """Build every rung that `bench` will time into the cache. What does not build is left for `bench` to tell."""
-    for dtype in dtypes:
-        for rung in (r for r in rungs if dtype in r.dtypes):
-            for one in [rung, *(rung.at(sizes, dtype) for sizes in sets if rung.sized)]:
-                with suppress(TilewrightError):
-                    compile_rung(rung_spec(family, one, dtype), settings, arch_of(one, info))
-
-
 def _judged(
-    family: Family, rung: Rung, dtype: str, executor: GpuExecutor, settings: Settings
+    family: Family,
+    rung: Rung,
+    dtype: str,
+    small: Mapping[str, Operation],
+    executor: GpuExecutor,
+    settings: Settings,
 ) -> tuple[CompiledRung | None, str]:
     """A rung built for the card, and what is wrong with it there: "" where it passed at every small set."""
     try:
@@ -276,7 +267,7 @@ def _judged(
     except TilewrightError as error:
         return None, error.message
     for size in family.emulated_sets(rung):
-        done = run_on_gpu(compiled, operation(family, dtype, family.sizes[size]), executor)
+        done = run_on_gpu(compiled, small[size], executor)
         if not done.passed:
             return compiled, f"{size}: {done.message}"
     return compiled, ""
@@ -300,7 +291,7 @@ def _timed(
     if not ready:
         return out
     launch = operation_launch(family, dtype, sizes)
-    arrays = {**make_inputs(launch, 0, DRAWN), **poisoned_outputs(launch, POISONS[0])}
+    arrays = repeating_inputs(launch, 0, DRAWN)
     try:
         with RungStopwatch(executor, ready, launch, arrays) as stopwatch:
             samples = sample(stopwatch, list(ready), plan)

@@ -27,6 +27,11 @@ def make_inputs(launch: BoundLaunch, seed: int, period: int | None = None) -> di
     return {array.name: _filled(array, seed, period) for array in launch.buffers if array.is_read_first}
 
 
+def repeating_inputs(launch: BoundLaunch, seed: int, period: int) -> dict[str, np.ndarray]:
+    """As `make_inputs` with a period, but of random values only the first ones, which have to be repeated."""
+    return {array.name: _first(array, seed, period) for array in launch.buffers if array.is_read_first}
+
+
 def poisoned_outputs(launch: BoundLaunch, poison: int) -> dict[str, np.ndarray]:
     """The storages of all arrays that are only written, every byte set to ``poison`` (0 to 255)."""
     import numpy as np
@@ -41,6 +46,14 @@ def poisoned_outputs(launch: BoundLaunch, poison: int) -> dict[str, np.ndarray]:
 def _filled(array: BoundArray, seed: int, period: int | None) -> np.ndarray:
     import numpy as np
 
+    first = _first(array, seed, period)
+    return first if first.size == array.storage_elements else np.resize(first, array.storage_elements)
+
+
+def _first(array: BoundArray, seed: int, period: int | None) -> np.ndarray:
+    """All values of an array, or those that repeat."""
+    import numpy as np
+
     digest = hashlib.sha256(f"{seed}/{array.name}".encode()).digest()
     generator = np.random.Generator(np.random.SFC64(int.from_bytes(digest[:16], "little")))
     count, dtype = array.storage_elements, array.dtype
@@ -49,9 +62,7 @@ def _filled(array: BoundArray, seed: int, period: int | None) -> np.ndarray:
             return np.zeros(count, dtype.numpy())
         case "arange":
             return np.arange(count).astype(dtype.numpy())
-    if period is not None and period < count:
-        return np.resize(_drawn(generator, array, period), count)
-    return _drawn(generator, array, count)
+    return _drawn(generator, array, count if period is None else min(count, period))
 
 
 def _drawn(generator: np.random.Generator, array: BoundArray, count: int) -> np.ndarray:

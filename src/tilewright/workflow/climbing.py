@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -127,11 +129,13 @@ def _chosen(asked: str | None, known: Iterable[str], default: str, what: str) ->
     known = tuple(known)
     if asked == "all":
         return known
-    if (asked or default) not in known:
-        raise TilewrightError(
-            f"ladder/no_{what}", f"there is no {what} '{asked or default}'.", {}, f"There are: all, {', '.join(known)}."
-        )
-    return (asked or default,)
+    names = tuple(dict.fromkeys((asked or default).split(",")))
+    for name in names:
+        if name not in known:
+            raise TilewrightError(
+                f"ladder/no_{what}", f"there is no {what} '{name}'.", {}, f"There are: all, {', '.join(known)}."
+            )
+    return names
 
 
 def bench_family(
@@ -143,16 +147,21 @@ def bench_family(
     peers: PeerOptions | None = None,
     sweep: bool = False,
     build_only: bool = False,
+    records: Path | None = None,
+    at_most_s: float = math.inf,
     settings: Settings,
     progress: Progress = lambda _: None,
 ) -> ClimbOutcome:
     """Time rungs on this machine's GPU, interleaved, each after it has passed at the small sets there.
 
     Args:
-        size: name of a set; None for ``default``. dtype: None for the family's first, ``all`` for every one.
+        size: name of a set; None for ``default``.
+        dtype: None for the family's first, ``all`` for every one, ``float32,float16`` for some.
         peers: whom to time the best rungs against; None for nobody.
         sweep: peers at the sizes of the sweep, too.
         build_only: build and count what this will need, into the cache, and time nothing.
+        records: where ``ladder-FAMILY-DTYPE.json`` is written once an element type is done; None for nowhere.
+        at_most_s: sets of sizes for peers that were not begun by then are left out; an element type gets its share.
 
     Raises:
         TilewrightError: ``gpu/none`` (exit 3) where there is no GPU; else as `run_family`.
@@ -174,25 +183,61 @@ def bench_family(
         need_torch()  # before anything is timed in vain
     if build_only:
         return _built(family, rungs, dtypes, sets, info, peers, settings, progress)
+    from tilewright.ladder.report import joined
+
+    done, end = [], time.monotonic() + at_most_s
+    for left, one in zip(range(len(dtypes), 0, -1), dtypes, strict=True):
+        begin = time.monotonic()
+        until = begin + (end - begin) / left
+        done.append(_timed(family, rungs, one, chosen, sets, info, peers, settings, progress, until))
+        if records is not None:
+            _write(done[-1], records / f"ladder-{family.name}-{one}.json")
+    report = joined(done)
+    failed = any(r.verdict == "failed" for r in report.rungs)
+    return ClimbOutcome(report, EXIT_CHECK_FAILED if failed else EXIT_OK)
+
+
+def _timed(
+    family: Family,
+    rungs: tuple[Rung, ...],
+    dtype: str,
+    chosen: tuple[str, ...],
+    sets: list[tuple[str, Mapping[str, int]]],
+    info: GpuInfo,
+    peers: PeerOptions | None,
+    settings: Settings,
+    progress: Progress,
+    until: float,
+) -> LadderBench:
+    """One element type: the rungs at the sets that were chosen, then the peers at all."""
     from tilewright.ladder.peer_bench import bench_peers
     from tilewright.ladder.timing import bench
     from tilewright.measure.measure import Plan
 
     plan = Plan(min_rounds=10, budget_s=RUNG_SHARE * peers.seconds) if peers is not None else None
-    report = bench(family, rungs, dtypes, chosen, info, settings, progress, plan)
-    if peers is not None:
-        found = bench_peers(family, dtypes, sets, info, settings, peers, progress)
-        report = replace(
-            report,
-            points=found.points,
-            torch=found.torch,
-            triton=found.triton,
-            compiled=peers.compiled + (", and autotuned" if peers.autotune else ""),
-            copy_gbps=found.copy_gbps,
-            launch_us=found.launch_us,
-        )
-    failed = any(r.verdict == "failed" for r in report.rungs)
-    return ClimbOutcome(report, EXIT_CHECK_FAILED if failed else EXIT_OK)
+    report = bench(family, rungs, (dtype,), chosen, info, settings, progress, plan)
+    if peers is None:
+        return report
+    found = bench_peers(family, (dtype,), sets, info, settings, peers, progress, until)
+    return replace(
+        report,
+        points=found.points,
+        torch=found.torch,
+        triton=found.triton,
+        compiled=peers.compiled + (", and autotuned" if peers.autotune else ""),
+        copy_gbps=found.copy_gbps,
+        launch_us=found.launch_us,
+    )
+
+
+def _write(report: LadderBench, file: Path) -> None:
+    """In one step: who reads it finds all of it, or nothing."""
+    from tilewright.receipt.record import to_json
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    own = file.with_suffix(".new")
+    own.write_text(to_json(report), "utf-8")
+    own.replace(file)
 
 
 def _sets(family: Family, chosen: Iterable[str], sweep: bool) -> list[tuple[str, Mapping[str, int]]]:
@@ -217,16 +262,12 @@ def _built(
     progress: Progress,
 ) -> ClimbOutcome:
     """What a bench will need, in the caches, and an empty report."""
-    from tilewright.ladder.counted import counted
-    from tilewright.ladder.peer_bench import build_best, warm_peers
-    from tilewright.ladder.timing import build_all
+    from tilewright.ladder.building import build_one, builds_of
+    from tilewright.ladder.peer_bench import warm_peers
 
-    for dtype in dtypes:
-        for rung in rungs:
-            progress(f"{family.name} {rung.name}, {dtype}")
-            counted(family, rung, dtype, settings)
-    build_all(family, rungs, dtypes, [sizes for name, sizes in sets if name], info, settings)
-    build_best(family, dtypes, sets, info, settings)
+    for build in builds_of(family, rungs, dtypes, sets, info):
+        progress(build.title)
+        build_one(build, info, settings)  # what is wrong with it is told when it is timed
     if peers is not None:
         warm_peers(family, dtypes, sets, settings, peers)
     return ClimbOutcome(LadderBench(family.name, family.title, info.name, info.driver, "", ()), EXIT_OK)

@@ -1,0 +1,263 @@
+"""What times the ladder on a card: builds that die, benches that crash, records that are joined, runs that go on."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import msgspec
+import numpy as np
+import pytest
+
+from tilewright.gpu.buffers import doubled
+from tilewright.gpu.device import GpuInfo
+from tilewright.ladder import peer_bench
+from tilewright.ladder.building import Build, build_apart, builds_of
+from tilewright.ladder.family import load_family
+from tilewright.ladder.peer_bench import NOT_BEGUN, PeerOptions
+from tilewright.ladder.report import LadderBench, PeerPoint, TimedRung, joined, split
+from tilewright.ladder.running import operation_launch
+from tilewright.launch.inputs import make_inputs, repeating_inputs
+from tilewright.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+INFO = GpuInfo(
+    0, "a card", "sm_90", "580", (13, 0), 132, 60 << 20, 1 << 37, 1980, 227 << 10, 228 << 10, 1 << 10, 65536, 2048, 32
+)  # fmt: skip
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+card = script("ladder_card")
+
+
+def report(*dtypes: str, date: str = "2026-01-01", message: str = "", torch: str = "2.11") -> LadderBench:
+    rungs = tuple(TimedRung("01_naive", "Naive", d, "default", {"N": 1}, "passed") for d in dtypes)
+    points = tuple(PeerPoint(d, "", {"N": 1}, "", False, 4, 8.0, 1.0, "01_naive", message=message) for d in dtypes)
+    return LadderBench("softmax", "Softmax", "a card", "580", date, rungs, points, torch, "3.6", "auto")
+
+
+def write(folder: Path, name: str, one: LadderBench) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(msgspec.json.encode(one))
+
+
+# Records.
+
+
+def test_joined_records_come_apart_as_they_were() -> None:
+    parts = [report("float32"), report("float16", date="2026-01-02")]
+    whole = joined(parts)
+    assert [p.dtype for p in whole.points] == [r.dtype for r in whole.rungs] == ["float32", "float16"]
+    assert whole.date == "2026-01-02"
+    again = split(whole)
+    assert list(again) == ["float32", "float16"]
+    assert [again[d].points for d in again] == [p.points for p in parts]
+
+
+@pytest.mark.parametrize("change", [{"card": "another"}, {"family": "add"}, {"torch": "2.13"}])
+def test_records_of_other_conditions_are_not_joined(change: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="do not belong together"):
+        joined([report("float32"), replace(report("float16"), **change)])
+
+
+def test_a_run_goes_on_where_another_one_ended(tmp_path: Path) -> None:
+    write(tmp_path, "ladder-softmax.json", report("float32", "float16"))
+    write(
+        tmp_path, "ladder-softmax-float16.json", report("float16", date="2026-02-01", message=f"{NOT_BEGUN}out of time")
+    )
+    write(tmp_path, "ladder-softmax-bfloat16.json", report("bfloat16"))
+    (tmp_path / "ladder-add.json").write_text('{"family": "ad')  # one that was being written
+    parts = card.records_of(tmp_path)
+    assert set(parts) == {("softmax", "float32"), ("softmax", "float16"), ("softmax", "bfloat16")}
+    assert card.NOT_BEGUN == NOT_BEGUN
+    assert card.wanted(["softmax", "sgemv"], "all", parts) == {"softmax": ("float16",), "sgemv": ("float32",)}
+    assert card.wanted(["softmax"], "float32,bfloat16", parts) == {}
+
+
+def test_what_is_packed_is_joined_and_of_one_kind(tmp_path: Path) -> None:
+    parts = {
+        ("softmax", "float16"): report("float16", date="2026-03-01"),
+        ("softmax", "float32"): report("float32"),
+        ("softmax", "bfloat16"): report("bfloat16", torch="2.10"),
+    }
+    card.pack(parts, tmp_path, ["a line"])
+    with tarfile.open(tmp_path / "ladder.tar.gz") as packed:
+        assert packed.getnames() == ["ladder-softmax.json"]
+        member = packed.extractfile("ladder-softmax.json")
+        assert member is not None
+        found = msgspec.json.decode(member.read(), type=LadderBench)
+    assert [p.dtype for p in found.points] == ["float32", "float16"]
+    assert (tmp_path / "ladder.log").read_text() == "a line\n"
+
+
+# Builds.
+
+
+def test_builds_are_those_that_a_bench_asks_for_each_once() -> None:
+    family = load_family("softmax")
+    sets = [("default", family.sizes["default"]), ("", {"R": 1, "C": 1, "ld_x": 1}), ("", {"R": 7, "C": 1, "ld_x": 1})]
+    builds = builds_of(family, family.rungs, ("float16",), sets, INFO)
+    assert {b.rung for b in builds if b.is_counted} == {r.name for r in family.rungs if "float16" in r.dtypes}
+    sized = [b for b in builds if not b.is_counted]
+    made = [(b.rung, *family.rung(b.rung).at(dict(b.sizes or ()), b.dtype).defines.items()) for b in sized]
+    assert len(set(made)) == len(made) > 1
+
+
+def fate(build: Build, info: GpuInfo, settings: Settings) -> str:
+    """What becomes of a build says its rung's name."""
+    if build.rung == "dies":
+        os._exit(7)
+    if build.rung == "raises":
+        raise ValueError("so it goes")
+    if build.rung == "hangs":
+        time.sleep(60)
+    return "is wrong" if build.rung == "wrong" else ""
+
+
+def test_a_build_that_fails_is_named_and_the_others_are_done(tmp_path: Path) -> None:
+    builds = [Build("f", name, "float32") for name in ("dies", "good", "raises", "wrong")]
+    assert build_apart(builds, INFO, Settings(tmp_path), 1, time.monotonic() + 100, fate) == [
+        "f dies float32: its process died, exit code 7",
+        "f raises float32: ValueError: so it goes",
+        "f wrong float32: is wrong",
+    ]
+
+
+def test_builds_end_when_their_time_is_over(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    builds = [Build("f", name, "float32") for name in ("hangs", "late")]
+    assert build_apart(builds, INFO, Settings(tmp_path), 1, begin + 2.0, fate) == [
+        "f hangs float32: stopped, out of time",
+        "f late float32: not begun, out of time",
+    ]
+    assert time.monotonic() - begin < 30
+
+
+def test_what_drives_loads_no_pytorch_and_no_driver() -> None:
+    code = f"""if True:
+        import sys, ladder_card
+        from tilewright.gpu.device import GpuInfo
+        ladder_card.planned({{"softmax": ("float32",)}}, True, {INFO!r})
+        print(sorted({{"torch", "triton", "cuda.bindings.driver"}} & set(sys.modules)))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT / "benchmarks", check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+# Benches, played by a script: float16 crashes, bfloat16 takes too long.
+
+PLAYED = """
+import faulthandler, os, pathlib, signal, sys, time
+words = sys.argv[1:]
+dtypes, records = words[words.index("--dtype") + 1].split(","), pathlib.Path(words[words.index("--records") + 1])
+for dtype in dtypes:
+    if dtype == "float16":
+        faulthandler.enable()
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if dtype == "bfloat16":
+        time.sleep(60)
+    (records / f"ladder-{words[0]}-{dtype}.json").write_bytes((records.parent / f"{dtype}.json").read_bytes())
+"""
+
+
+def test_a_bench_that_crashes_loses_its_own_element_type_only(tmp_path: Path) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    for dtype in ("float32", "float64"):
+        write(tmp_path, f"{dtype}.json", report(dtype))
+    (tmp_path / "played.py").write_text(PLAYED)
+    bench = card.Bench((sys.executable, str(tmp_path / "played.py")), (), records)
+    say = card.Say()
+    found = card.time_family(bench, "softmax", ("float32", "float16", "float64"), 0.0, time.monotonic() + 60, say)
+    assert set(found) == {("softmax", "float32"), ("softmax", "float64")}
+    crashes = [line for line in say.lines if "no record" in line]
+    assert len(crashes) == 2  # behind float32, and in an interpreter of its own
+    for crash in crashes:
+        assert crash.startswith("softmax float16: no record")
+        assert "exit code -11: Fatal Python error: Segmentation fault" in crash
+
+
+def test_a_bench_that_takes_too_long_is_stopped_and_leaves_what_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(card, "LEAST_S", 0.5)
+    monkeypatch.setattr(card, "GRACE_S", 0.5)
+    records = tmp_path / "records"
+    records.mkdir()
+    write(tmp_path, "float32.json", report("float32"))
+    (tmp_path / "played.py").write_text(PLAYED)
+    bench = card.Bench((sys.executable, str(tmp_path / "played.py")), (), records)
+    say, begin = card.Say(), time.monotonic()
+    found = card.time_family(bench, "softmax", ("float32", "bfloat16", "float64"), 0.0, begin + 60, say)
+    assert time.monotonic() - begin < 20
+    assert set(found) == {("softmax", "float32")}
+    assert "softmax bfloat16 float64: stopped, out of time" in say.lines
+
+
+@pytest.mark.parametrize(("until", "fails_at", "untried"), [(-1.0, 9, 3), (math.inf, 1, 2), (math.inf, 9, 0)])
+def test_sets_that_nobody_tried_are_recorded_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: float, fails_at: int, untried: int
+) -> None:
+    class Ring:
+        rates = SimpleNamespace(dram_bytes=1e12, launch_us=2.0)
+        is_broken = False
+
+        def __init__(self, *_: object) -> None:
+            return
+
+        def points(self, dtype: str, name: str, sizes: Mapping[str, int]) -> list[PeerPoint]:
+            self.is_broken = sizes["N"] >= fails_at
+            return [PeerPoint(dtype, name, sizes, "", True, 1, 0.0, 0.0, "")]
+
+    streams = SimpleNamespace(Stream=object, stream=lambda _: nullcontext())
+    torch = SimpleNamespace(cuda=streams, no_grad=nullcontext, __version__="2.11")
+    monkeypatch.setattr(peer_bench, "need_torch", lambda: torch)
+    monkeypatch.setattr(peer_bench, "_Ring", Ring)
+    sets = [("", {"N": n}) for n in range(1, 4)]
+    found = peer_bench.bench_peers(
+        load_family("add"), ("float32",), sets, INFO, Settings(tmp_path), PeerOptions(), lambda _: None, until
+    )
+    assert [p.sizes["N"] for p in found.points] == [1, 2, 3]
+    assert sum(p.message.startswith(NOT_BEGUN) for p in found.points) == untried
+
+
+@pytest.mark.parametrize(("first", "count"), [(4, 4), (4, 5), (4, 64), (12, 100), (0, 0)])
+def test_copies_on_the_device_repeat_the_first_values_to_the_end(first: int, count: int) -> None:
+    want = np.resize(np.arange(first, dtype=np.uint8), count)
+    got = np.full(count, 255, np.uint8)
+    got[:first] = want[:first]
+    for begin, piece in doubled(first, count):
+        assert piece <= begin  # no copy overlaps itself
+        got[begin : begin + piece] = got[:piece]
+    assert (got == want).all()
+
+
+def test_repeating_inputs_are_the_first_values_of_the_whole_ones() -> None:
+    launch = operation_launch(load_family("embedding"), "float16", load_family("embedding").sizes["small"])
+    whole, first = make_inputs(launch, 0, 100), repeating_inputs(launch, 0, 100)
+    assert set(whole) == set(first)
+    for name, values in first.items():
+        assert 0 < values.size <= whole[name].size
+        assert (np.resize(values, whole[name].size) == whole[name]).all()
+    assert any(values.size < whole[name].size for name, values in first.items())
