@@ -19,9 +19,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from tilewright.errors import TilewrightError
+from tilewright.gpu import device
 from tilewright.gpu.buffers import doubled
 from tilewright.gpu.device import GpuInfo
-from tilewright.ladder import peer_bench
+from tilewright.ladder import peer_bench, timing
 from tilewright.ladder.building import Build, build_apart, builds_of
 from tilewright.ladder.family import load_family
 from tilewright.ladder.peer_bench import NOT_BEGUN, PeerOptions
@@ -29,6 +31,7 @@ from tilewright.ladder.report import LadderBench, PeerPoint, TimedRung, joined, 
 from tilewright.ladder.running import operation_launch
 from tilewright.launch.inputs import make_inputs, repeating_inputs
 from tilewright.settings import Settings
+from tilewright.workflow.climbing import bench_family
 
 ROOT = Path(__file__).parents[2]
 INFO = GpuInfo(
@@ -261,3 +264,21 @@ def test_repeating_inputs_are_the_first_values_of_the_whole_ones() -> None:
         assert 0 < values.size <= whole[name].size
         assert (np.resize(values, whole[name].size) == whole[name]).all()
     assert any(values.size < whole[name].size for name, values in first.items())
+
+
+def test_each_element_type_is_written_as_soon_as_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def bench(family: object, rungs: object, dtypes: tuple[str, ...], *_: object) -> LadderBench:
+        if dtypes == ("bfloat16",):
+            raise RuntimeError("the card is gone")
+        return report(*dtypes)
+
+    monkeypatch.setattr(device, "find_gpu", lambda: INFO)
+    monkeypatch.setattr(timing, "bench", bench)
+    whole = bench_family("softmax", dtype="float32,float16", settings=Settings(tmp_path)).report
+    assert isinstance(whole, LadderBench)
+    assert [r.dtype for r in whole.rungs] == ["float32", "float16"]
+    with pytest.raises(RuntimeError):
+        bench_family("softmax", dtype="all", records=tmp_path / "new", settings=Settings(tmp_path))
+    assert set(card.records_of(tmp_path / "new")) == {("softmax", "float32"), ("softmax", "float16")}
+    with pytest.raises(TilewrightError, match="no dtype 'int8'"):
+        bench_family("softmax", dtype="float16,int8", settings=Settings(tmp_path))
