@@ -6,7 +6,9 @@ import json
 import shutil
 import sys
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 from types import ModuleType
 from typing import Any
 
@@ -85,6 +87,34 @@ def test_the_page_shows_the_recorded_figures(kept: dict[str, Any], scripts: tupl
     assert f"{late['coverage']:.0%} of the ranges hold" in text
     own = mean["regret"]["the decision"]
     assert f"a public case at {own['max']:.2f} ({own['mean'] - 1:.1%} on average)" in text
+
+
+def test_the_page_tells_what_speaks_against_the_decision(
+    kept: dict[str, Any], scripts: tuple[ModuleType, ModuleType]
+) -> None:
+    prediction, score = scripts
+    from tilewright.plan.compiled import load_model, ranked
+
+    text = " ".join((BENCHMARKS.parent / "docs" / "prediction.md").read_text("utf-8").split())
+    sides: dict[str, list[Any]] = {"a": [], "b": []}
+    for case in kept["cases"]:
+        sides[prediction.side_of(case["origin"])].append(case)
+
+    def regrets(rows: list[Any], key: str, model: Any) -> list[float]:
+        return [score.regret(row, ranked(row[key], prediction.ARCH, model)[0]) for row in rows]
+
+    model = load_model()
+    own = regrets(sides["a"], "predicted_by_own_side", model)
+    beyond = sum(value > 1.25 for value in own)
+    assert (
+        f"{mean(own) - 1:.1%} behind the best on average, {max(own):.2f} at worst, and {beyond} of {len(own)}" in text
+    )
+    rash = replace(model, spreads={kind: replace(s, caution=0.0) for kind, s in model.spreads.items()})
+    found = regrets(sides["b"], "predicted", rash)
+    assert sum(value > 1.25 for value in found) == 1
+    assert f"one public case is at {max(found):.2f} ({mean(found) - 1:.1%} on average)" in text
+    rest = regrets([case for case in sides["b"] if case["name"] != "K15"], "predicted", model)
+    assert f"Without it: {len(rest)} cases, {mean(rest) - 1:.1%}." in text
 
 
 def test_the_readme_tells_the_recorded_figures(kept: dict[str, Any], scripts: tuple[ModuleType, ModuleType]) -> None:
