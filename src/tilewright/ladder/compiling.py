@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 from tilewright.build.artifact import Artifact, BuildRequest, CompileFailure
 from tilewright.build.build import build
@@ -12,7 +15,7 @@ from tilewright.launch.bind import BoundLaunch
 from tilewright.launch.executor import Program
 from tilewright.launch.sidecar import check_against
 from tilewright.settings import Settings
-from tilewright.source.device_view import device_view
+from tilewright.source.device_view import DeviceView, device_view
 from tilewright.source.headers import own_headers
 from tilewright.source.reader import open_kernel, read_source
 
@@ -85,25 +88,20 @@ def compile_rung(
     arch = arch_for(spec, arch)
     file = spec.rung.file
     source_text = file.read_text("utf-8") if text is None else text
-    view = device_view(source_text, file, (INCLUDE,))
-    defines = {name: str(value) for name, value in defines_of(spec.rung, spec.dtype).items()}
-    source = read_source(source_text.encode(), str(file), own_headers(view), defines)
+    view = _view(source_text, file)
+    defines = tuple(sorted((name, str(value)) for name, value in defines_of(spec.rung, spec.dtype).items()))
     artifacts: list[Artifact] = []
     constants: dict[str, int | float] = {}
-    numbers = {name: int(value) for name, value in defines.items() if value.lstrip("-").isdigit()}
     for one, launch in zip(spec.specs, spec.rung.launches, strict=True):
-        request = BuildRequest(
-            view.text, file.name, arch, one.kernel, view.headers, tuple(sorted(defines.items())), flags=one.build.flags
-        )
+        request = BuildRequest(view.text, file.name, arch, one.kernel, view.headers, defines, flags=one.build.flags)
         built = build(request, settings, use_cache=use_cache)
         if isinstance(built, CompileFailure):
             facts = {"file": built.file if built.file != file.name else str(file), "line": built.line}
             raise TilewrightError("build/compile_error", f"The compiler refuses it: {built.message}", facts)
-        function = source.kernel(one.kernel)
-        constants |= open_kernel(source, function, numbers).constants.names()
-        constants |= numbers
+        params, names = _signature(source_text, file, defines, one.kernel)
+        constants |= names
         behind = len(launch.maps) + bool(launch.map_flag)  # parameters that no sidecar names
-        check_against(one, function.params[: len(function.params) - behind], constants)
+        check_against(one, params[: len(params) - behind], constants)
         artifacts.append(built)
     return CompiledRung(spec, arch, tuple(artifacts), constants)
 
@@ -111,3 +109,20 @@ def compile_rung(
 def dynamic_smem_bytes(launches: list[BoundLaunch]) -> int:
     """Dynamic shared memory of a rung's launches, the most of them."""
     return max(launch.shared_bytes for launch in launches)
+
+
+# A bench asks for the same rungs again and again: judged, timed, counted; and for one source with many defines.
+@lru_cache(maxsize=64)
+def _view(text: str, file: Path) -> DeviceView:
+    return device_view(text, file, (INCLUDE,))
+
+
+@lru_cache(maxsize=256)
+def _signature(
+    text: str, file: Path, defines: tuple[tuple[str, str], ...], kernel: str
+) -> tuple[tuple[tuple[str, str], ...], Mapping[str, int | float]]:
+    """A kernel's parameters, and the constants that its file and the defines give."""
+    source = read_source(text.encode(), str(file), own_headers(_view(text, file)), dict(defines))
+    function = source.kernel(kernel)
+    numbers = {name: int(value) for name, value in defines if value.lstrip("-").isdigit()}
+    return tuple(function.params), {**open_kernel(source, function, numbers).constants.names(), **numbers}
