@@ -8,14 +8,14 @@ they are named in, each in a fresh interpreter, which writes a record as soon as
 crashes, or takes too long, loses that element type and nothing else, and the family's others are begun anew.
 
 ``OUT/records`` holds a record for each family and element type; ``OUT/ladder.tar.gz`` one a family, joined, for
-``results/``; ``OUT/ladder.txt`` the same as text; ``OUT/ladder.log`` seconds, and what went wrong. They are rewritten
-after each family. ``--have OUT/records`` (or a folder of ``ladder-FAMILY.json``) leaves out what an earlier run did;
+``results/``; ``OUT/ladder.txt`` the same as text (both anew after each family); ``OUT/ladder.log`` seconds, and what
+went wrong. ``--have OUT/records`` (or a folder of ``ladder-FAMILY.json``) leaves out what an earlier run did;
 ``--build-only --card FILE`` builds for a card that is not here, whose cache may then be carried to it.
 
-Time: not measured as a whole. Builds: about 900, half a second of one core each. A process: 5 to 8 s until PyTorch has
-the card; an element type: the rungs at ``default`` 2 to 4 s, what torch.compile compiles 3 to 15 s, and about 35 sets
-of sizes of ``--seconds`` plus about 0.15 s each. That is about 25 to 40 s a family at 0.05. ``ladder.log`` says what it
-came to, and what the rest would take at that pace.
+Time, reckoned and not measured: 682 builds for an H200, about a second of one core each. A family: 5 to 8 s until
+PyTorch has the card; for each element type 2 s of rungs at ``default``, 3 to 15 s of torch.compile, and about 35 sets
+of sizes of ``--seconds`` and 0.15 s more: 40 to 80 s for three. ``ladder.log`` says what it came to, and what the rest
+would take at that pace.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def conditions(part: LadderBench) -> tuple[str, ...]:
     return part.card, part.torch, part.triton, part.compiled
 
 
-def pack(parts: Parts, out: Path, lines: Sequence[str]) -> None:
+def pack(parts: Parts, out: Path) -> None:
     """What there is so far."""
     texts = []
     with tarfile.open(out / "ladder.new", "w:gz") as packed:
@@ -205,17 +205,17 @@ def pack(parts: Parts, out: Path, lines: Sequence[str]) -> None:
             file.unlink()
     (out / "ladder.new").replace(out / "ladder.tar.gz")
     (out / "ladder.txt").write_text("\n".join(texts), "utf-8")
-    (out / "ladder.log").write_text("\n".join(lines) + "\n", "utf-8")
 
 
 class Say:
-    """Prints lines as they come, and keeps them."""
+    """Prints lines as they come, and adds them to a file: a run that is stopped leaves them."""
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
+    def __init__(self, file: Path) -> None:
+        self._file = file
 
     def __call__(self, line: str) -> None:
-        self.lines.append(line)
+        with self._file.open("a", encoding="utf-8") as log:
+            log.write(f"{line}\n")
         print(line, flush=True)
 
 
@@ -276,7 +276,7 @@ def read_words() -> argparse.Namespace:
 
 
 def main() -> None:
-    args, say = read_words(), Say()
+    args = read_words()
     begin = time.monotonic()
     end = begin + args.budget
     info = msgspec.json.decode(args.card.read_bytes(), type=GpuInfo) if args.card else card_here()
@@ -284,6 +284,7 @@ def main() -> None:
         sys.exit("there is no GPU here")
     records = args.out / "records"
     records.mkdir(parents=True, exist_ok=True)
+    say = Say(args.out / "ladder.log")
     parts = records_of(args.have) if args.have else Parts()
     parts = {key: part for key, part in parts.items() if part.card == info.name}
     families = wanted(args.families, args.dtype, parts)
@@ -327,8 +328,8 @@ def time_all(
         rest = (time.monotonic() - begin) / done * (sum(weights.values()) - done)
         took, left_s = time.monotonic() - now, end - time.monotonic()
         say(f"{name}: {took:.0f} s; at this pace the rest would take {rest:.0f} s; {left_s:.0f} s left")
-        pack(parts, out, say.lines)
-    pack(parts, out, say.lines)
+        pack(parts, out)
+    pack(parts, out)
 
 
 if __name__ == "__main__":
