@@ -92,7 +92,7 @@ def test_what_no_asynchronous_copy_can_bring_goes_through_registers(run: Run) ->
 
 def test_the_best_of_a_k_loop_is_called_so_beside_what_was_built(run: Run) -> None:
     found = next(s for s in run(kernels.WMMA).strategies if s.key == "pipeline")
-    assert found.how.startswith("By cp_async2, which is expected to beat ldg. ")
+    assert found.how.startswith("By cp_async2, which ranks before ldg. ")
 
 
 def test_its_cp_async_rewrite_is_not(run: Run) -> None:

@@ -47,8 +47,8 @@ def pipeline(facts: Facts, tiled: TiledGains | None) -> Judged:
     )
     if widens:
         shown += (evidence("of the gain, beside wider loads", f"{tiled.alone.speedup:.2f}x", tiled.source),)
-    rivals = " and ".join(name for name in tiled.compared if name != tiled.best)
-    how = f"By {tiled.best}" + (f", which is expected to beat {rivals}. " if rivals else ". ")
+    rivals = ", ".join(name for name in tiled.compared if name != tiled.best)
+    how = f"By {tiled.best}" + (f", which ranks before {rivals}. " if rivals else ". ")
     how += (
         "`tilewright pipeline` writes and verifies it."
         if facts.can_rewrite
