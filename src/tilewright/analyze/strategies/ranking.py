@@ -26,7 +26,7 @@ CONFLICTS = {
     (
         "pipeline",
         "widen",
-    ): "a pipelined rewrite by cp.async moves 16 bytes at a time: it brings these wider loads along",
+    ): "a pipelined rewrite moves up to 16 bytes at a time: it brings these wider loads along",
     ("pipeline", "cap_registers"): "staging the next tile in registers costs what the cap saves; cp.async does not",
     ("pipeline", "shrink_shared"): "each stage repeats the tiles' bytes: shrink first, then see how many stages fit",
     ("pipeline", "more_blocks"): "split-K leaves fewer tiles to each block: at least 4 should remain",
