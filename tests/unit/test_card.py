@@ -84,6 +84,8 @@ def test_a_geforce_without_a_table_has_the_rates_of_its_kind() -> None:
     assert (found.sms, found.like) == (28, "NVIDIA GeForce RTX 3090")
     assert found.mac_per_cycle(SM_86, "fp16") == pytest.approx(256, rel=0.01)
     assert "with the matrix rates of the NVIDIA GeForce RTX 3090" in found.told
+    ada = card_here("sm_89", "NVIDIA GeForce RTX 4060", "sm_89", 24, 8 * GIB)
+    assert ada.like == "NVIDIA GeForce RTX 4090"  # of its own architecture, not the first GeForce of the tables
     other = card_here("sm_86", "NVIDIA RTX A2000", "sm_86", 26, 12 * GIB)
     assert (other.like, other.mac_per_cycle(SM_86, "fp16")) == ("", 512)
 
