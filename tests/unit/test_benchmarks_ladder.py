@@ -231,13 +231,15 @@ def test_sets_that_nobody_tried_are_recorded_as_such(
             return [PeerPoint(dtype, name, sizes, "", True, 1, 0.0, 0.0, "")]
 
     streams = SimpleNamespace(Stream=object, stream=lambda _: nullcontext())
-    torch = SimpleNamespace(cuda=streams, no_grad=nullcontext, __version__="2.11")
+    version = type("TorchVersion", (str,), {})("2.11")  # PyTorch's is no plain string, which JSON would not take
+    torch = SimpleNamespace(cuda=streams, no_grad=nullcontext, __version__=version)
     monkeypatch.setattr(peer_bench, "need_torch", lambda: torch)
     monkeypatch.setattr(peer_bench, "_Ring", Ring)
     sets = [("", {"N": n}) for n in range(1, 4)]
     found = peer_bench.bench_peers(
         load_family("add"), ("float32",), sets, INFO, Settings(tmp_path), PeerOptions(), lambda _: None, until
     )
+    assert type(found.torch) is str
     assert [p.sizes["N"] for p in found.points] == [1, 2, 3]
     assert sum(p.message.startswith(NOT_BEGUN) for p in found.points) == untried
 

@@ -158,7 +158,7 @@ def bench_peers(
                 why = "the card failed before" if ring.is_broken else "out of time" if time.monotonic() > until else ""
                 points += [_untimed(dtype, name, sizes, NOT_BEGUN + why)] if why else ring.points(dtype, name, sizes)
     rates = ring.rates
-    return PeerTimes(tuple(points), torch.__version__, _triton_version(), rates.dram_bytes / 1e9, rates.launch_us)
+    return PeerTimes(tuple(points), str(torch.__version__), _triton_version(), rates.dram_bytes / 1e9, rates.launch_us)
 
 
 def _untimed(dtype: str, name: str, sizes: Mapping[str, int], why: str) -> PeerPoint:

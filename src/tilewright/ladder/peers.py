@@ -246,7 +246,8 @@ _PEERS: Mapping[str, tuple[Peer, ...]] = {
     "rope_half": (Peer("chunk, mul, cat", _rope_half),),
     "rope_interleaved": (Peer("mul, stack", _rope_interleaved),),
     "merge_attention": (Peer("softmax, mul, sum", _merge_attention),),
-    "transpose": (Peer("t().contiguous()", lambda c: (c.inputs[0].t().contiguous(),)),),
+    # Of one row or column, contiguous() would give a view and launch nothing; a clone always copies.
+    "transpose": (Peer("t().clone()", lambda c: (c.inputs[0].t().clone(memory_format=c.torch.contiguous_format),)),),
     "sgemv": (Peer("torch.mv", lambda c: (c.torch.mv(c.inputs[0], c.inputs[1]),)),),
     "sgemm": (
         Peer("torch.mm", _plain_matmul),
