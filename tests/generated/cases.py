@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,7 +11,7 @@ from judge import Asked, Judged, judge, judge_mutant
 
 from tilewright.settings import Settings
 
-SEEDS = range(100, 130)
+SEEDS = range(100, 100 + int(os.environ.get("TILEWRIGHT_SEEDS", "20")))
 TRAP_SEEDS = (1000, 1001, 1004, 1006, 1011, 1014, 1016, 1020)  # each kind of trap
 MUTANT_SEEDS = (1, 3, 6, 7, 8, 10, 15, 17, 22, 24)
 # By turns, for the time that it takes; ``benchmarks/generated_kernels.py`` runs all of them on each kernel.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -124,6 +124,12 @@ def test_the_main_job_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert from_json(capsys.readouterr().out).variants[0].source == receipt.variants[0].source
 
 
+def children_s() -> float:
+    """Processor seconds of the processes that this one has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_a_cached_run_takes_less_than_a_second() -> None:
     for name in ("igemm_wmma.cu", "igemm_wmma.toml", "igemm_wmma_reference.py"):
         shutil.copy(EXAMPLES / name, name)
@@ -131,10 +137,10 @@ def test_a_cached_run_takes_less_than_a_second() -> None:
     command = [sys.executable, "-c", program, "pipeline", "igemm_wmma.cu", "--arch", "sm_86", "--no-run"]
     subprocess.run(command, check=True, capture_output=True)
     best_s = float("inf")
-    for _ in range(3):  # the best of three: other tests may be running
-        start_s = time.perf_counter()
+    for _ in range(3):  # processor seconds, and the best of three: other tests may be running
+        start_s = children_s()
         subprocess.run(command, check=True, capture_output=True)
-        best_s = min(best_s, time.perf_counter() - start_s)
+        best_s = min(best_s, children_s() - start_s)
     assert best_s < 1.0
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,17 @@ def on_copy(folder: Path, cache: Path, **options: Any) -> PipelineOutcome:
     return pipeline(folder / "igemm_wmma.cu", arch="sm_90a", settings=Settings(cache_dir=cache), **options)
 
 
+def children_s() -> float:
+    """Processor seconds of the processes that this one has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_a_cached_run_answers_within_a_second(tmp_path: Path) -> None:
-    """At matrices of the size that is timed; the K-loop is short, since the first run emulates it."""
+    """At matrices of the size that is timed; the K-loop is short, since the first run emulates it.
+
+    Its own seconds, not those in which other tests have the core.
+    """
     for path in EXAMPLES.glob("igemm_wmma*"):
         shutil.copy(path, tmp_path)
     sidecar = tmp_path / "igemm_wmma.toml"
@@ -69,11 +78,11 @@ def test_a_cached_run_answers_within_a_second(tmp_path: Path) -> None:
     ]
     took: list[float] = []
     for _ in range(4):  # the first one emulates
-        begin = time.perf_counter()
+        begin = children_s()
         done = subprocess.run(
             command, env={**os.environ, "TILEWRIGHT_CACHE": str(tmp_path / "c")}, capture_output=True, check=False
         )
-        took.append(time.perf_counter() - begin)
+        took.append(children_s() - begin)
         assert done.returncode == 0, done.stderr
     assert min(took) < 1.0
 
