@@ -2,20 +2,16 @@
 // tensor's edges, and counts the bytes that have arrived on an mbarrier.
 #pragma once
 
+#include "arrivals.cuh"
+
 // What the host encodes; passed by value as a __grid_constant__ parameter.
 struct alignas(64) TensorMap {
     char bytes[128];
 };
 
-using Arrivals = unsigned long long;  // an mbarrier, in shared memory
-
-__device__ __forceinline__ unsigned shared_address(const void* pointer) {
-    return (unsigned)__cvta_generic_to_shared(pointer);
-}
-
 // By one thread; the others may use it behind a __syncthreads().
 __device__ __forceinline__ void init_arrivals(Arrivals* arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(arrivals)) : "memory");
+    expect_arrivals<1>(arrivals);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -31,17 +27,6 @@ __device__ __forceinline__ void copy_box(void* to, const TensorMap* map, int col
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
         ::"r"(shared_address(to)), "l"(map), "r"(column), "r"(row), "r"(shared_address(arrivals)) : "memory");
-}
-
-// Until all bytes of the phase (0 first, then 1, 0, …) are there.
-__device__ __forceinline__ void wait_for(Arrivals* arrivals, int phase) {
-    asm volatile(
-        "{\n"
-        ".reg .pred done;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@!done bra again;\n"
-        "}\n" ::"r"(shared_address(arrivals)), "r"(phase) : "memory");
 }
 
 // So many contiguous bytes: a multiple of 16, as both addresses are.

@@ -5,8 +5,13 @@
 // The main loop is that of the rungs with stages, with fewer instructions beside the multiply-adds: a block whose
 // part is whole tiles copies them without a look at each piece. And no branch ends the copies, round which the
 // compiler would move sums to other registers: the last tile is copied once more, to where nobody reads it.
+// Nor does every tile end with a barrier at which each warp waits for the slowest. Some steps before the end, a warp
+// whose copies of the next tile have landed arrives on an mbarrier, and goes on. When it comes to the next tile, all
+// others have arrived too, as a rule: it copies the tile after that, without a stop. The third stage is for a warp that
+// has arrived and still reads: nobody copies to where it does.
 #include <cuda_pipeline.h>
 
+#include "arrivals.cuh"
 #include "cluster.cuh"
 
 #ifndef TW_BM
@@ -27,31 +32,36 @@ constexpr int WM = 4 * TM;
 constexpr int WN = 8 * TN;
 constexpr int PARTS = TW_PARTS;  // of K: 1, 2, 4 or 8
 constexpr int STAGES = TW_STAGES;
+// The step of a tile whose reads a warp arrives after. With two stages the next copies go to where it reads: the last.
+constexpr int ARRIVAL = STAGES == 2 ? BK - 1 : BK - 4;
 constexpr int BAND = 8;  // rows of tiles that are made column by column
 constexpr int THREADS = (BM / TM) * (BN / TN);
 constexpr int BLOCKS = 4096 / TN / THREADS;  // that an SM has registers for
-constexpr int A_ROWS = THREADS / 8;          // that a pass copies, 8 elements each
+constexpr int A_ROWS = THREADS / 16;         // that a pass copies, 16 elements each
 constexpr int B_ROWS = THREADS / (BN / 4);
 constexpr int A_STAGE = BK * (BM + 4);  // turned
 constexpr int B_STAGE = BK * BN;
 static_assert(TM % PARTS == 0, "every block adds up as many rows as the others");
+static_assert(STAGES == 2 || STAGES == 3, "the copies are one tile ahead");
+static_assert(BK % 16 == 0, "a pass copies whole rows of A");
 
 // The products of a tile's rows and columns of which `rows`, `columns` and `length` terms are left, added to the sums.
 template <bool WHOLE>
-__device__ __forceinline__ void add_products(float (&sums)[TM][TN], float* ring, const float* a, const float* b,
-                                             int ld_a, int ld_b, int rows, int columns, int length) {
+__device__ __forceinline__ void add_products(float (&sums)[TM][TN], float* ring, Arrivals* landed, const float* a,
+                                             const float* b, int ld_a, int ld_b, int rows, int columns, int length) {
     const int tid = threadIdx.x;
     const int lane = tid % 32;
     const int warp = tid / 32;
-    const int a_row = tid / 8;
-    const int a_k = tid % 8;
+    const int a_row = tid / 16;
+    const int a_k = tid % 16;
     const int b_k = tid / (BN / 4);
     const int b_column = tid % (BN / 4) * 4;
     const long long a_step = (long long)A_ROWS * ld_a;
     const long long b_step = (long long)B_ROWS * ld_b;
     a += (long long)a_row * ld_a + a_k;
     b += (long long)b_k * ld_b + b_column;
-    float* const a_to = ring + a_k * (BM + 4) + a_row;
+    // A warp copies 16 elements of two rows. In the upper 8, rows two apart change places: no bank is hit twice.
+    float* const a_to = ring + a_k * (BM + 4) + (a_row ^ a_k / 8 * 2);
     float* const b_to = ring + STAGES * A_STAGE + b_k * BN + b_column;
     const float* const a_from = ring + warp / (BN / WN) * WM + (lane / 16 * 2 + lane % 2) * 4;
     const float* const b_from = ring + STAGES * A_STAGE + warp % (BN / WN) * WN + lane % 16 / 2 * 4;
@@ -61,7 +71,7 @@ __device__ __forceinline__ void add_products(float (&sums)[TM][TN], float* ring,
         #pragma unroll
         for (int i = 0; i < BM; i += A_ROWS) {
             #pragma unroll
-            for (int k = 0; k < BK; k += 8) {
+            for (int k = 0; k < BK; k += 16) {
                 __pipeline_memcpy_async(&a_to[stage * A_STAGE + k * (BM + 4) + i], &a_next[k], 4,
                                         WHOLE || (a_row + i < rows && k0 + a_k + k < length) ? 0 : 4);
             }
@@ -79,41 +89,47 @@ __device__ __forceinline__ void add_products(float (&sums)[TM][TN], float* ring,
         b = more ? b_next : b;
     };
 
-    #pragma unroll
-    for (int stage = 0; stage < STAGES - 1; ++stage) {
-        copy_tile(stage * BK, stage);
-        __pipeline_commit();
-    }
-    int read_stage = 0;
-    int write_stage = STAGES - 1;
+    auto arrive_when_landed = [&] {
+        __pipeline_wait_prior(0);
+        __syncwarp();  // lane 0 arrives for the warp's other lanes, too
+        if (lane == 0) arrive(landed);
+    };
+
+    copy_tile(0, 0);
+    __pipeline_commit();
+    arrive_when_landed();
+    int stage = 0;
+    int phase = 0;
     #pragma unroll 1
     for (int k0 = 0; k0 < length; k0 += BK) {
-        __pipeline_wait_prior(STAGES - 2);
-        __syncthreads();
-        copy_tile(k0 + (STAGES - 1) * BK, write_stage);
+        const int next_stage = stage + 1 == STAGES ? 0 : stage + 1;
+        wait_for(landed, phase);
+        copy_tile(k0 + BK, next_stage);
         __pipeline_commit();
         #pragma unroll
         for (int k = 0; k < BK; ++k) {
+            const int swap = k / 8 % 2 * 2;  // the rows that changed places
             float a_part[TM];
             float b_part[TN];
             #pragma unroll
             for (int i = 0; i < TM; i += 4) {
                 const float4 read =
-                    *reinterpret_cast<const float4*>(&a_from[read_stage * A_STAGE + k * (BM + 4) + i * (WM / TM)]);
-                a_part[i + 0] = read.x;
-                a_part[i + 1] = read.y;
-                a_part[i + 2] = read.z;
-                a_part[i + 3] = read.w;
+                    *reinterpret_cast<const float4*>(&a_from[stage * A_STAGE + k * (BM + 4) + i * (WM / TM)]);
+                a_part[i + (0 ^ swap)] = read.x;
+                a_part[i + (1 ^ swap)] = read.y;
+                a_part[i + (2 ^ swap)] = read.z;
+                a_part[i + (3 ^ swap)] = read.w;
             }
             #pragma unroll
             for (int j = 0; j < TN; j += 4) {
                 const float4 read =
-                    *reinterpret_cast<const float4*>(&b_from[read_stage * B_STAGE + k * BN + j * (WN / TN)]);
+                    *reinterpret_cast<const float4*>(&b_from[stage * B_STAGE + k * BN + j * (WN / TN)]);
                 b_part[j + 0] = read.x;
                 b_part[j + 1] = read.y;
                 b_part[j + 2] = read.z;
                 b_part[j + 3] = read.w;
             }
+            if (k == ARRIVAL) arrive_when_landed();
             #pragma unroll
             for (int j = 0; j < TN; ++j) {
                 #pragma unroll
@@ -123,16 +139,16 @@ __device__ __forceinline__ void add_products(float (&sums)[TM][TN], float* ring,
                 }
             }
         }
-        read_stage = read_stage + 1 == STAGES ? 0 : read_stage + 1;
-        write_stage = write_stage + 1 == STAGES ? 0 : write_stage + 1;
+        stage = next_stage;
+        phase ^= 1;
     }
-    __pipeline_wait_prior(0);
 }
 
 extern "C" __cluster_dims__(1, 1, PARTS) __global__ void __launch_bounds__(THREADS, BLOCKS)
 sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int M, int N, int K, int ld_a,
       int ld_b) {
     extern __shared__ __align__(128) unsigned char tile_ring[];
+    __shared__ Arrivals landed;  // the warps' copies of a tile
     const int tid = threadIdx.x;
     const int lane = tid % 32;
     const int warp = tid / 32;
@@ -152,12 +168,15 @@ sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restric
     a += (long long)first_row * ld_a + begin;
     b += (long long)begin * ld_b + first_column;
 
+    if (tid == 0) expect_arrivals<THREADS / 32>(&landed);
+    __syncthreads();
+
     float sums[TM][TN] = {};
     float* const ring = reinterpret_cast<float*>(tile_ring);
     if (first_row + BM <= M && first_column + BN <= N && length % BK == 0 && length > 0) {
-        add_products<true>(sums, ring, a, b, ld_a, ld_b, BM, BN, length);
+        add_products<true>(sums, ring, &landed, a, b, ld_a, ld_b, BM, BN, length);
     } else {
-        add_products<false>(sums, ring, a, b, ld_a, ld_b, M - first_row, N - first_column, length);
+        add_products<false>(sums, ring, &landed, a, b, ld_a, ld_b, M - first_row, N - first_column, length);
     }
 
     const float one = K > 0 ? 1.0f : 0.0f;  // unknown to the compiler, as in 07_operand_reuse
@@ -187,20 +206,27 @@ sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restric
     }
     cluster_arrive();
     cluster_wait();
+    constexpr int OWN = TM / PARTS;  // rows of a patch
+    float4 totals[OWN][TN / 4];
     #pragma unroll
-    for (int own = 0; own < TM / PARTS; ++own) {
-        const int i = blockIdx.z * (TM / PARTS) + own;
+    for (int i = 0; i < OWN; ++i) {
         #pragma unroll
-        for (int j = 0; j < TN; j += 4) {
-            float4 four = load4_of_block(&quads[(i * TN + j) / 4 * THREADS], 0);
+        for (int j = 0; j < TN / 4; ++j) {
+            const float4* const of_part = &quads[((blockIdx.z * OWN + i) * (TN / 4) + j) * THREADS];
+            float4 total = load4_of_block(of_part, 0);
             #pragma unroll
             for (int part = 1; part < PARTS; ++part) {
-                const float4 more = load4_of_block(&quads[(i * TN + j) / 4 * THREADS], part);
-                four = make_float4(four.x + more.x, four.y + more.y, four.z + more.z, four.w + more.w);
+                const float4 more = load4_of_block(of_part, part);
+                total = make_float4(total.x + more.x, total.y + more.y, total.z + more.z, total.w + more.w);
             }
-            store(i, j, four);
+            totals[i][j] = total;
         }
     }
-    cluster_arrive();  // nobody reads this block's memory any more when it ends
-    cluster_wait();
+    cluster_arrive();  // before the stores: it would wait for them
+    #pragma unroll
+    for (int i = 0; i < OWN; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN / 4; ++j) store(blockIdx.z * OWN + i, 4 * j, totals[i][j]);
+    }
+    cluster_wait();  // nobody reads this block's memory any more when it ends
 }

@@ -1,0 +1,99 @@
+"""SGEMM's top rung as it is built on a card: the tiles that sizes ask for, and an mbarrier in place of a barrier."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from tilewright.ladder.compiling import CompiledRung, compile_rung
+from tilewright.ladder.family import load_family
+from tilewright.ladder.running import emulator_for, operation, run_emulated
+from tilewright.ladder.specs import rung_spec
+from tilewright.mutate.ptx_mutants import synchronisation_mutants
+from tilewright.settings import Settings
+
+FAMILY = load_family("sgemm")
+RUNG = FAMILY.rung("16_split_k")
+
+
+def sizes(m: int, n: int, k: int, ld_a: int = 0, ld_b: int = 0) -> dict[str, int]:
+    return {"M": m, "N": n, "K": k, "ld_a": ld_a or k, "ld_b": ld_b or n}
+
+
+@cache
+def built(side: int, stages: int, parts: int, old: str = "", new: str = "") -> CompiledRung:
+    """The rung with square tiles, or a twin that has ``new`` in the place of ``old``."""
+    defines = {"TW_BM": side, "TW_BN": side, "TW_TN": 8, "TW_BK": 16, "TW_STAGES": stages, "TW_PARTS": parts}
+    text = RUNG.file.read_text("utf-8")
+    assert old in text
+    spec = rung_spec(FAMILY, replace(RUNG, defines=defines), "float32")
+    return compile_rung(spec, Settings.from_environment(), text=text.replace(old, new) if old else text)
+
+
+def messages(compiled: CompiledRung, of: dict[str, int]) -> list[str]:
+    what = operation(FAMILY, "float32", of)
+    return [run_emulated(compiled, what, attempt=attempt).message for attempt in (0, 1)]
+
+
+def test_few_tiles_have_many_parts_and_a_short_ring() -> None:
+    sides = {4096: (128, 3, 1), 1024: (128, 3, 2), 512: (64, 2, 8)}
+    for side, (tile, stages, parts) in sides.items():
+        defines = {"TW_BM": tile, "TW_BN": tile, "TW_TN": 8, "TW_BK": 16, "TW_STAGES": stages, "TW_PARTS": parts}
+        assert RUNG.at(sizes(side, side, side), "float32").defines == defines
+
+
+@pytest.mark.parametrize(
+    ("side", "stages", "parts", "of"),
+    [
+        (128, 3, 1, (sizes(129, 128, 96), sizes(131, 140, 53, 55, 144), sizes(1, 4, 1, 3, 8))),
+        (64, 2, 8, (sizes(64, 68, 512), sizes(70, 36, 141, 142, 40), sizes(1, 4, 20))),
+    ],
+)
+def test_tiles_of_large_sizes_are_right_at_whole_ragged_and_tiny_ones(
+    side: int, stages: int, parts: int, of: tuple[dict[str, int], ...]
+) -> None:
+    compiled = built(side, stages, parts)
+    assert (compiled.spill_bytes, compiled.registers <= 128) == (0, True)
+    executor = emulator_for(compiled, counters=True)
+    for attempt, each in enumerate(of):
+        done = run_emulated(
+            compiled, operation(FAMILY, "float32", each), counters=True, executor=executor, attempt=attempt
+        )
+        assert done.passed, (each, done.message)
+        assert done.counters["shared_conflicts"] == 0
+
+
+# Blocks with masks and without; eleven tiles of K, so that the ring goes round in both parts.
+BOTH_PATHS = sizes(70, 64, 176)
+
+
+def test_an_arrival_or_a_wait_that_is_dropped_is_caught() -> None:
+    compiled = built(64, 3, 2)
+    assert messages(compiled, BOTH_PATHS) == ["", ""]
+    program = compiled.programs[0]
+    kinds = {"arrive_dropped", "empty_wait_dropped", "wrong_phase", "wait_removed"}
+    twins = [m for m in synchronisation_mutants(program.ptx, program.kernel, 2) if m.kind in kinds]
+    assert {m.kind for m in twins} == kinds
+    what = operation(FAMILY, "float32", BOTH_PATHS)
+    for twin in twins:
+        broken = (replace(program, cubin=b"", ptx=twin.ptx),)
+        assert not run_emulated(compiled, what, programs=broken).passed, twin.description
+
+
+@pytest.mark.parametrize(
+    ("stages", "old", "new"),
+    [
+        (2, "STAGES == 2 ? BK - 1", "STAGES == 2 ? BK - 2"),  # arrives before its last reads of where copies go next
+        (3, "stage + 1 == STAGES", "stage + 1 == STAGES - 1"),  # arrives early, and the ring has two stages
+        (3, "if (k == ARRIVAL) arrive_when_landed();", "if (k == ARRIVAL && lane == 0) arrive(landed);"),
+    ],
+)
+def test_an_arrival_that_comes_too_early_is_caught(stages: int, old: str, new: str) -> None:
+    assert any(messages(built(64, stages, 2, old, new), BOTH_PATHS))
+
+
+def test_a_cluster_that_does_not_wait_for_its_parts_is_caught() -> None:
+    twin = built(64, 3, 2, "    cluster_arrive();\n    cluster_wait();\n", "")
+    assert any(messages(twin, sizes(64, 64, 16)))  # the second part is empty: it is the first to be there
