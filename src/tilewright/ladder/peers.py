@@ -253,6 +253,7 @@ _PEERS: Mapping[str, tuple[Peer, ...]] = {
         Peer("torch.mm", _plain_matmul),
         Peer("torch.mm, TF32", _matmul(True), group="tf32", is_compiled=False),
     ),
+    "hgemm": (Peer("torch.mm", _plain_matmul),),
 }
 _TUTORIALS: Mapping[str, Tutorial] = {
     "add": Tutorial("01-vector-add.py", "add", lambda f, c: (f(c.inputs[0], c.inputs[1]),)),
