@@ -33,6 +33,9 @@ def test_values() -> None:
         ("has_maps", 1, 4), ("wide", 1, 4), ("tall", 0, 4),
     ]  # fmt: skip
     assert launch.scalars["has_maps"] == 1
+    (swizzled,) = bound(replace(MAP, swizzle_bytes=128)).arguments[-1:]
+    assert isinstance(swizzled, BoundTensorMap)
+    assert swizzled.swizzle_bytes == 128
 
 
 def test_a_scalar_argument_wins_over_a_size_of_its_name() -> None:
@@ -58,6 +61,8 @@ OBSTACLES = [
     (replace(MAP, box=(8, 0)), r"box\[1\]"),
     (replace(MAP, box=(4, 8)), "a row of the box must be a multiple of 16 bytes; it has 8"),
     (replace(MAP, box=(8,)), "one pitch fewer and a box of as many"),
+    (replace(MAP, swizzle_bytes=256), "its swizzle must be of 0, 32, 64 or 128 bytes; it is of 256"),
+    (replace(MAP, box=(24, 8), swizzle_bytes=32), "must fit into the swizzle's 32 bytes; it has 48"),
     (replace(MAP, dims=("1",) * 6, pitches=("16",) * 5, box=(8,) * 6), "1 to 5 dims"),
 ]
 

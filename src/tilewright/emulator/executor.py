@@ -211,4 +211,6 @@ def _raw(argument: BoundArgument, numbers: Mapping[str, int]) -> bytes:
     if argument.obstacle:
         return bytes(argument.param_bytes)
     address = start + argument.offset_bytes
-    return TensorMap(argument.element, address, argument.dims, argument.pitches, argument.box).encode()
+    swizzle = f"{argument.swizzle_bytes}B" if argument.swizzle_bytes else "none"
+    shape = (argument.dims, argument.pitches, argument.box)
+    return TensorMap(argument.element, address, *shape, swizzle=swizzle).encode()

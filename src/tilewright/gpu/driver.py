@@ -178,7 +178,7 @@ def allow_shared_bytes(kernel: Any, count_bytes: int, device: int) -> None:
 
 
 def encode_tensor_map(tensor: BoundTensorMap, address: int) -> np.ndarray:
-    """The map as uint8[128], for a buffer at ``address``: no interleave, no swizzle, zeros outside of the tensor.
+    """The map as uint8[128], for a buffer at ``address``: no interleave, zeros outside of the tensor.
 
     Raises:
         DeviceError: the driver refuses it; the text says what was asked for.
@@ -187,6 +187,7 @@ def encode_tensor_map(tensor: BoundTensorMap, address: int) -> np.ndarray:
     from cuda.bindings import driver
 
     wide, narrow = driver.cuuint64_t, driver.cuuint32_t
+    swizzle = f"{tensor.swizzle_bytes}B" if tensor.swizzle_bytes else "NONE"
     try:
         encoded = checked(
             driver.cuTensorMapEncodeTiled(
@@ -198,13 +199,13 @@ def encode_tensor_map(tensor: BoundTensorMap, address: int) -> np.ndarray:
                 [narrow(extent) for extent in tensor.box],
                 [narrow(1) for _ in tensor.box],
                 driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-                driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_NONE,
+                getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{swizzle}"),
                 driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                 driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
             )
         )
     except DeviceError as fault:
-        asked = f"{tensor.element} {tensor.dims}, pitches {tensor.pitches} bytes, box {tensor.box}"
+        asked = f"{tensor.element} {tensor.dims}, pitches {tensor.pitches} bytes, box {tensor.box}, swizzle {swizzle}"
         raise DeviceError(fault.name, f"the tensor map '{tensor.name}' was refused: {asked}") from None
     return np.array([int(word) for word in encoded.opaque], np.uint64).view(np.uint8)
 

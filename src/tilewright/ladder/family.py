@@ -40,6 +40,7 @@
     # args = ["x", "partial", { name = "y", role = "inout", fill = "zeros()" },
     #          { name = "k", dtype = "int32", value = 3 }]
     # tensor_maps = [{ name = "x_map", array = "x", dims = ["N", "M"], pitches = ["ld * TW_T_BYTES"], box = [32, 8] }],
+    #                # each may say swizzle = 128: the width, in bytes, in which chunks change places in shared memory
     # align_bytes = 16,   # every array that it is given has to begin at a multiple of it (views may begin anywhere)
     # map_flag = "has_map",   # behind the maps: 0 where they cannot be made (a pitch that is no multiple of 16 bytes)
     # scratch = [ { name = "partial", dtype = "float32", shape = ["64"] } ]
@@ -119,6 +120,7 @@ class MapTable:
     Attributes:
         name: of the parameter. array: the argument that it describes, as unsigned integers of its elements' width.
         dims, pitches, box: expressions; elements, bytes, elements, the innermost dimension first.
+        swizzle_bytes: 0, 32, 64 or 128.
     """
 
     name: str
@@ -126,6 +128,7 @@ class MapTable:
     dims: tuple[str, ...]
     pitches: tuple[str, ...]
     box: tuple[str, ...]
+    swizzle_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -246,7 +246,7 @@ def _launch(part: _Part, args: tuple[ArgTable, ...], pool: Mapping[str, ArgTable
 
 
 def _map(part: _Part, args: tuple[ArgTable, ...]) -> MapTable:
-    part.only(("name", "array", "dims", "pitches", "box"))
+    part.only(("name", "array", "dims", "pitches", "box", "swizzle"))
     array = part.get("array", str)
     if not any(arg["name"] == array and "shape" in arg for arg in args):
         raise part.error("bad_value", f"'{array}' is no array of the kernel.", "array")
@@ -254,7 +254,7 @@ def _map(part: _Part, args: tuple[ArgTable, ...]) -> MapTable:
     if len(box) != len(dims) or len(pitches) != len(dims) - 1:
         message = f"{part.dotted()} needs a box as long as its dims, and one pitch fewer."
         raise part.error("bad_value", message)
-    return MapTable(part.get("name", str), array, dims, pitches, box)
+    return MapTable(part.get("name", str), array, dims, pitches, box, part.get("swizzle", int, 0))
 
 
 def _chosen(part: _Part, index: int, item: object, pool: Mapping[str, ArgTable]) -> ArgTable:

@@ -136,6 +136,7 @@ def _with_maps(spec: LaunchSpec, launch: KernelLaunch, constants: Mapping[str, i
             each.dims,
             each.pitches,
             tuple(parse(text, spec.place()).evaluate_int(constants) for text in each.box),
+            swizzle_bytes=each.swizzle_bytes,
         )
         for each in launch.maps
     )

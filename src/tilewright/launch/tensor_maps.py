@@ -2,13 +2,13 @@
 
 ``TensorMapArg`` and ``FlagArg`` are what a rewriter asks for, in expressions over the launch's scalars, sizes and
 constants. ``bound_maps`` evaluates them for one launch. The rules are those of CUDA Driver API, "Tensor Map Object
-Management", ``cuTensorMapEncodeTiled``, for tiled maps without interleave, swizzle or element strides.
+Management", ``cuTensorMapEncodeTiled``, for tiled maps without interleave or element strides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tilewright.launch.dtypes import DTYPES, DType
@@ -26,6 +26,7 @@ MAX_RANK = 5
 MAX_EXTENT = 1 << 32
 PITCH_END_BYTES = 1 << 40
 MAX_BOX = 256
+SWIZZLES_BYTES = (0, 32, 64, 128)
 # What has no type of its own there travels as unsigned integers of its width: a copy moves bytes.
 _TRAVELS_AS = {
     "bool": "uint8", "int8": "uint8", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8", "int16": "uint16",
@@ -44,6 +45,7 @@ class TensorMapArg:
         pitches: bytes from one index to the next of dims 1, 2, …: expressions, one fewer than ``dims``.
         box: elements that one copy moves along each dimension, innermost first.
         offset: elements of ``dtype`` from the array's start to the tensor's: an expression.
+        swizzle_bytes: 32, 64 or 128: the width in which chunks of 16 bytes change places in shared memory; 0 for none.
     """
 
     name: str
@@ -53,6 +55,7 @@ class TensorMapArg:
     pitches: tuple[str, ...]
     box: tuple[int, ...]
     offset: str = "0"
+    swizzle_bytes: int = 0
 
     @property
     def declaration(self) -> str:
@@ -90,6 +93,7 @@ class BoundTensorMap:
         offset_bytes: from the buffer's start to the tensor's.
         dims: elements, innermost first. pitches: bytes, of dims 1, 2, …. box: elements.
         obstacle: why no map can be made at these sizes, and 128 bytes of zeros are passed; "" where one is.
+        swizzle_bytes: as in ``TensorMapArg``.
     """
 
     name: str
@@ -100,6 +104,7 @@ class BoundTensorMap:
     box: tuple[int, ...]
     offset_bytes: int = 0
     obstacle: str = ""
+    swizzle_bytes: int = 0
 
     @property
     def param_bytes(self) -> int:
@@ -163,7 +168,8 @@ def _bound_map(
     dims, pitches = (tuple(_whole(spec, text, names) for text in texts) for texts in (arg.dims, arg.pitches))
     offset = _whole(spec, arg.offset, names)
     start = array.offset * array.dtype.item_bytes + offset * dtype.item_bytes
-    bound = BoundTensorMap(arg.name, array.owner, dtype, dims, pitches, arg.box, start)
+    swizzle = arg.swizzle_bytes
+    bound = BoundTensorMap(arg.name, array.owner, dtype, dims, pitches, arg.box, start, swizzle_bytes=swizzle)
     obstacle = _obstacle(bound)
     if not obstacle:
         end = (offset + 1) * dtype.item_bytes
@@ -172,7 +178,7 @@ def _bound_map(
         if offset < 0 or end > have:
             message = f"the tensor map '{arg.name}' reaches byte {end:,} of '{arg.array}', which has {have:,}."
             raise spec.error((), "tensor_map", message, "Its dims, pitches and offset must stay inside the array.")
-    return BoundTensorMap(arg.name, array.owner, dtype, dims, pitches, arg.box, start, obstacle)
+    return replace(bound, obstacle=obstacle)
 
 
 def _whole(spec: LaunchSpec, text: str, names: Mapping[str, int | float]) -> int:
@@ -201,6 +207,10 @@ def _obstacle(bound: BoundTensorMap) -> str:
     row_bytes = bound.box[0] * bound.dtype.item_bytes
     if row_bytes % ALIGN_BYTES:
         return f"a row of the box must be a multiple of {ALIGN_BYTES} bytes; it has {row_bytes}"
+    if bound.swizzle_bytes not in SWIZZLES_BYTES:
+        return f"its swizzle must be of 0, 32, 64 or 128 bytes; it is of {bound.swizzle_bytes}"
+    if bound.swizzle_bytes and row_bytes > bound.swizzle_bytes:
+        return f"a row of the box must fit into the swizzle's {bound.swizzle_bytes} bytes; it has {row_bytes}"
     return ""
 
 

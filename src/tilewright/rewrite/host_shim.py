@@ -95,6 +95,10 @@ class _Writer:
         return _wrapped(head, [*fixed, *own], ") {")
 
     def _map(self, tensor: TensorMapArg) -> list[str]:
+        if tensor.swizzle_bytes:
+            raise _unclear(
+                f"the tensor map '{tensor.name}' with a swizzle, which this header cannot make", self.signature.name
+            )
         item_bytes = DTYPES[tensor.dtype].item_bytes
         start = f"reinterpret_cast<const char *>({tensor.array})"
         if tensor.offset != "0":
