@@ -36,3 +36,31 @@ __device__ __forceinline__ void copy_bytes(void* to, const void* from, int count
                  "l"(from), "r"(count), "r"(shared_address(arrivals))
                  : "memory");
 }
+
+// The same box into the same place of every block of the cluster whose bit is set; it counts on the mbarrier there.
+__device__ __forceinline__ void copy_box_to_blocks(void* to, const TensorMap* map, int column, int row,
+                                                   Arrivals* arrivals, int blocks) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
+        "l"(map), "r"(column), "r"(row), "r"(shared_address(arrivals)), "h"((unsigned short)blocks)
+        : "memory");
+}
+
+// What the thread wrote to shared memory is seen by the copy engine and by wgmma, once a barrier has told them.
+__device__ __forceinline__ void publish_to_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// A box of shared memory into the tensor; what lies beyond its edges is left out. By one thread, which also waits.
+__device__ __forceinline__ void store_box(const TensorMap* map, int column, int row, const void* from) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
+                 "r"(column), "r"(row), "r"(shared_address(from))
+                 : "memory");
+}
+__device__ __forceinline__ void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Until at most so many groups still read their shared memory.
+template <int LEFT>
+__device__ __forceinline__ void wait_until_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory");
+}
+// Until all have arrived in global memory.
+__device__ __forceinline__ void wait_for_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }

@@ -1,0 +1,97 @@
+// wgmma of sm_90a: a warpgroup (four warps, the first a multiple of four) multiplies tiles of shared memory; the sums
+// stay in its registers. PTX ISA, "Asynchronous warpgroup-level matrix instructions".
+#pragma once
+
+#include "mma.cuh"
+
+// A tile in rows of 128 bytes with the 128-byte swizzle, as tensor maps write it, at a multiple of 1024 bytes: eight rows
+// are a pattern of 1024. "Matrix Descriptor Format": addresses and offsets in units of 16 bytes, bits 62 and 63 the
+// swizzle. `next_bytes` lie between neighbouring 64 columns of a tile whose rows are k (N-major); a tile whose rows are
+// m or n (K-major) is one pattern wide, and has none.
+__device__ __forceinline__ unsigned long long tile_descriptor(unsigned address, int next_bytes) {
+    return (unsigned long long)((address & 0x3ffff) >> 4) | (unsigned long long)(next_bytes >> 4) << 16 |
+           (unsigned long long)(1024 >> 4) << 32 | 1ull << 62;
+}
+// The same tile, so many bytes on: 32 are 16 elements of k in a K-major tile, 16 rows of 128 in an N-major one.
+__device__ __forceinline__ unsigned long long moved(unsigned long long descriptor, int bytes) {
+    return descriptor + (bytes >> 4);
+}
+
+// Before the first product, and wherever registers of sums were touched since the last one.
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+// The products since the last commit become a group.
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Until at most so many groups are left on their way: what the others read is free, and what they wrote is there.
+template <int LEFT>
+__device__ __forceinline__ void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+
+// Registers move between the warpgroups of a block: all of a warpgroup's warps ask.
+template <int COUNT>
+__device__ __forceinline__ void more_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+template <int COUNT>
+__device__ __forceinline__ void fewer_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+// Row and column in a warpgroup's tile of its sum i.
+__device__ __forceinline__ int sum_row(int thread, int i) {
+    return thread % 128 / 32 * 16 + thread % 32 / 4 + (i & 2) * 4;
+}
+__device__ __forceinline__ int sum_column(int thread, int i) { return i / 4 * 8 + thread % 4 * 2 + (i & 1); }
+
+// Operands of an instruction: the sums first, 32 at a time.
+#define TW_NAMES_0 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define TW_NAMES_32 \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define TW_NAMES_64 \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define TW_NAMES_96 \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define TW_SUMS_8(d, i)                                                                                              \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]),      \
+        "+f"(d[i + 7])
+#define TW_SUMS_32(d, i) TW_SUMS_8(d, i), TW_SUMS_8(d, i + 8), TW_SUMS_8(d, i + 16), TW_SUMS_8(d, i + 24)
+#define TW_32_SUMS(d) TW_SUMS_32(d, 0)
+#define TW_64_SUMS(d) TW_32_SUMS(d), TW_SUMS_32(d, 32)
+#define TW_96_SUMS(d) TW_64_SUMS(d), TW_SUMS_32(d, 64)
+#define TW_128_SUMS(d) TW_96_SUMS(d), TW_SUMS_32(d, 96)
+#define TW_32_NAMES TW_NAMES_0
+#define TW_64_NAMES TW_32_NAMES ", " TW_NAMES_32
+#define TW_96_NAMES TW_64_NAMES ", " TW_NAMES_64
+#define TW_128_NAMES TW_96_NAMES ", " TW_NAMES_96
+
+// sums = a b + (accumulate ? sums : 0), where a is 64 x 16, K-major, and b 16 x COLUMNS, N-major or K-major. The last four
+// operands are those of the names A to MAJOR.
+#define TW_WGMMA(ELEMENT, NAME, COLUMNS, COUNT, A, B, ACCUMULATE, MAJOR)                                              \
+    template <bool B_IS_N_MAJOR>                                                                                     \
+    __device__ __forceinline__ void wgmma_of(float (&sums)[COUNT], unsigned long long a, unsigned long long b,       \
+                                             bool accumulate, ELEMENT) {                                             \
+        asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #ACCUMULATE ", 0;\n"                                 \
+                     "wgmma.mma_async.sync.aligned.m64n" #COLUMNS "k16.f32." NAME "." NAME " {" TW_##COUNT##_NAMES   \
+                     "}, %" #A ", %" #B ", adds, 1, 1, 0, %" #MAJOR ";\n}"                                           \
+                     : TW_##COUNT##_SUMS(sums)                                                                       \
+                     : "l"(a), "l"(b), "r"((int)accumulate), "n"((int)B_IS_N_MAJOR)                                  \
+                     : "memory");                                                                                    \
+    }
+#define TW_WGMMAS(...)                   \
+    TW_WGMMA(__half, "f16", __VA_ARGS__) \
+    TW_WGMMA(__nv_bfloat16, "bf16", __VA_ARGS__)
+TW_WGMMAS(64, 32, 32, 33, 34, 35)
+TW_WGMMAS(128, 64, 64, 65, 66, 67)
+TW_WGMMAS(192, 96, 96, 97, 98, 99)
+TW_WGMMAS(256, 128, 128, 129, 130, 131)
+
+template <bool B_IS_N_MAJOR, int COUNT>
+__device__ __forceinline__ void wgmma(float (&sums)[COUNT], unsigned long long a, unsigned long long b,
+                                      bool accumulate) {
+    wgmma_of<B_IS_N_MAJOR>(sums, a, b, accumulate, TW_T());
+}
