@@ -32,9 +32,8 @@ def built(side: int, stages: int, parts: int, old: str = "", new: str = "") -> C
     return compile_rung(spec, Settings.from_environment(), text=text.replace(old, new) if old else text)
 
 
-def messages(compiled: CompiledRung, of: dict[str, int]) -> list[str]:
-    what = operation(FAMILY, "float32", of)
-    return [run_emulated(compiled, what, attempt=attempt).message for attempt in (0, 1)]
+def message(compiled: CompiledRung, of: dict[str, int]) -> str:
+    return run_emulated(compiled, operation(FAMILY, "float32", of)).message
 
 
 def test_few_tiles_have_many_parts_and_a_short_ring() -> None:
@@ -71,7 +70,7 @@ BOTH_PATHS = sizes(70, 64, 176)
 
 def test_an_arrival_or_a_wait_that_is_dropped_is_caught() -> None:
     compiled = built(64, 3, 2)
-    assert messages(compiled, BOTH_PATHS) == ["", ""]
+    assert message(compiled, BOTH_PATHS) == ""
     program = compiled.programs[0]
     kinds = {"arrive_dropped", "empty_wait_dropped", "wrong_phase", "wait_removed"}
     twins = [m for m in synchronisation_mutants(program.ptx, program.kernel, 2) if m.kind in kinds]
@@ -87,13 +86,12 @@ def test_an_arrival_or_a_wait_that_is_dropped_is_caught() -> None:
     [
         (2, "STAGES == 2 ? BK - 1", "STAGES == 2 ? BK - 2"),  # arrives before its last reads of where copies go next
         (3, "stage + 1 == STAGES", "stage + 1 == STAGES - 1"),  # arrives early, and the ring has two stages
-        (3, "if (k == ARRIVAL) arrive_when_landed();", "if (k == ARRIVAL && lane == 0) arrive(landed);"),
     ],
 )
 def test_an_arrival_that_comes_too_early_is_caught(stages: int, old: str, new: str) -> None:
-    assert any(messages(built(64, stages, 2, old, new), BOTH_PATHS))
+    assert message(built(64, stages, 2, old, new), BOTH_PATHS)
 
 
 def test_a_cluster_that_does_not_wait_for_its_parts_is_caught() -> None:
     twin = built(64, 3, 2, "    cluster_arrive();\n    cluster_wait();\n", "")
-    assert any(messages(twin, sizes(64, 64, 16)))  # the second part is empty: it is the first to be there
+    assert message(twin, sizes(64, 64, 16))  # the second part is empty: it is the first to be there

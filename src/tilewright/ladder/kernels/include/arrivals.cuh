@@ -1,4 +1,5 @@
 // mbarriers: who arrives goes on, and waits for the others only where it needs what they did. sm_90.
+// PTX ISA, "mbarrier".
 #pragma once
 
 using Arrivals = unsigned long long;  // an mbarrier, in shared memory
