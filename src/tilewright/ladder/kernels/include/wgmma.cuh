@@ -2,7 +2,9 @@
 // stay in its registers. PTX ISA, "Asynchronous warpgroup-level matrix instructions".
 #pragma once
 
+#include "arrivals.cuh"
 #include "mma.cuh"
+#include "words.cuh"
 
 // A tile in rows of 128 bytes with the 128-byte swizzle, as tensor maps write it, at a multiple of 1024 bytes: eight rows
 // are a pattern of 1024. "Matrix Descriptor Format": addresses and offsets in units of 16 bytes, bits 62 and 63 the
@@ -94,4 +96,21 @@ template <bool B_IS_N_MAJOR, int COUNT>
 __device__ __forceinline__ void wgmma(float (&sums)[COUNT], unsigned long long a, unsigned long long b,
                                       bool accumulate) {
     wgmma_of<B_IS_N_MAJOR>(sums, a, b, accumulate, TW_T());
+}
+
+// Only the warpgroup's four warps meet. Barrier 0 is __syncthreads()'s.
+__device__ __forceinline__ void sync_warpgroup(int barrier) {
+    asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory");
+}
+
+// Eight sums of each thread, as elements: 16 columns of a box of 64 rows by 64 columns with the 128-byte swizzle, from
+// chunk `chunk` (of 8 columns) on. Lane l gives the address of row l % 8 of matrix l / 8: upper and lower rows by turns.
+__device__ __forceinline__ void store_sums(unsigned char* box, int thread, int chunk, const float* sums) {
+    const int lane = thread % 32;
+    const int row = thread / 32 * 16 + lane % 16;
+    const unsigned to = shared_address(box + row * 128 + ((chunk + lane / 16) ^ row % 8) * 16);
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+                 "r"(pack_word(&sums[0], TW_T())), "r"(pack_word(&sums[2], TW_T())), "r"(pack_word(&sums[4], TW_T())),
+                 "r"(pack_word(&sums[6], TW_T()))
+                 : "memory");
 }

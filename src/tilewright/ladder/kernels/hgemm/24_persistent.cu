@@ -1,0 +1,124 @@
+// Blocks stay, one a multiprocessor, and take tile after tile: while the consumers write a tile's result, the producer
+// already fills the ring with the next one's operands, and nobody pays for a block's start more than once. The result
+// leaves through shared memory: a warp writes 16 x 16 elements in one instruction (stmatrix), swizzled as the copy engine
+// wants them, and that stores rows of 128 bytes while the tensor cores are at the next tile.
+#include "cluster.cuh"
+#include "stages.cuh"
+#include "walk.cuh"
+#include "wgmma.cuh"
+
+#ifndef TW_BN  // for the emulator; a card gets those of ladder.toml
+#define TW_BN 128
+#define TW_STAGES 2
+#define TW_BLOCKS 2
+#endif
+constexpr int CLUSTER = 2;    // blocks
+constexpr int CONSUMERS = 2;  // warpgroups
+constexpr int BM = CONSUMERS * 64;
+constexpr int BN = TW_BN;
+constexpr int BK = 64;  // 128 bytes: the width of the swizzle, and so of a box
+constexpr int STAGES = TW_STAGES;
+constexpr int BLOCKS = TW_BLOCKS;
+constexpr int GROUP = 8;
+constexpr int THREADS = (1 + CONSUMERS) * 128;
+constexpr int A_BYTES = BM * BK * 2;
+constexpr int B_BYTES = BN * BK * 2;
+constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
+constexpr int SLOTS = 2;              // boxes of a warpgroup's result that wait to be stored
+constexpr int BOX_BYTES = 64 * 128;   // 64 rows of 64 elements
+constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + CONSUMERS * SLOTS * BOX_BYTES + 1024;
+static_assert(BN % (64 * CLUSTER) == 0, "each block brings whole boxes");
+
+extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(THREADS, 1)
+hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ c, int M, int N, int K, int ld_a,
+      int ld_b, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
+      const __grid_constant__ TensorMap c_map) {
+    extern __shared__ unsigned char shared[];
+    __shared__ Stages<STAGES> stages;
+    unsigned char* tiles = aligned_for_swizzle(shared);
+    const int warpgroup = threadIdx.x / 128;
+    const int rank = cluster_rank();
+    constexpr int ROWS = CLUSTER * BM;  // of a cluster's tile
+    const int rows = (M + ROWS - 1) / ROWS;
+    const int columns = (N + BN - 1) / BN;
+    const int k_tiles = (K + BK - 1) / BK;
+    const int first_tile = blockIdx.x / CLUSTER;
+    const int step = gridDim.x / CLUSTER;
+
+    if (threadIdx.x == 0) stages.template begin<CLUSTER * CONSUMERS>();
+    cluster_arrive();  // the other block's mbarriers are there, too
+    cluster_wait();
+
+    if (warpgroup == 0) {
+        fewer_registers<40>();
+        if (threadIdx.x == 0) {
+            Turn<STAGES> turn;
+            for (int tile = first_tile; tile < rows * columns; tile += step) {
+                const Place place = place_of<GROUP>(tile, rows, columns);
+                const int first_row = place.row * ROWS + rank * BM;
+                const int first_column = place.column * BN + rank * (BN / CLUSTER);
+                for (int t = 0; t < k_tiles; ++t) {
+                    unsigned char* to = tiles + turn.stage * STAGE_BYTES;
+                    Arrivals* full = &stages.full[turn.stage];
+                    wait_for_blocks(&stages.empty[turn.stage], turn.phase ^ 1);
+                    expect_bytes(full, STAGE_BYTES);  // its own, and what the other block sends
+                    copy_box(to, &a_map, t * BK, first_row, full);
+                    to += A_BYTES + rank * (B_BYTES / CLUSTER);
+                    #pragma unroll
+                    for (int n = 0; n < BN / CLUSTER; n += 64)
+                        copy_box_to_blocks(to + n * 128, &b_map, first_column + n, t * BK, full, (1 << CLUSTER) - 1);
+                    turn.next();
+                }
+            }
+        }
+    } else {
+        more_registers<232>();
+        const int part = warpgroup - 1;  // of the tile's rows
+        const int thread = threadIdx.x % 128;
+        unsigned char* boxes = tiles + STAGES * STAGE_BYTES + part * SLOTS * BOX_BYTES;
+        Turn<STAGES> turn;
+        for (int tile = first_tile; tile < rows * columns; tile += step) {
+            float sums[BN / 2];
+            int before = 0;
+            for (int t = 0; t < k_tiles; ++t) {
+                wait_for(&stages.full[turn.stage], turn.phase);
+                const unsigned from = shared_address(tiles + turn.stage * STAGE_BYTES);
+                const unsigned long long of_a = tile_descriptor(from + part * 64 * 128, 0);
+                const unsigned long long of_b = tile_descriptor(from + A_BYTES, BK * 128);
+                wgmma_fence();
+                #pragma unroll
+                for (int k = 0; k < BK; k += 16)
+                    wgmma<true>(sums, moved(of_a, k * 2), moved(of_b, k * 128), t > 0 || k > 0);
+                wgmma_commit();
+                if (t > 0) {
+                    wgmma_wait<1>();  // a group of products is all four warps': one thread a block tells of it
+                    if (thread < CLUSTER) arrive_in_block(&stages.empty[before], thread);
+                }
+                before = turn.stage;
+                turn.next();
+            }
+            wgmma_wait<0>();
+            if (thread < CLUSTER) arrive_in_block(&stages.empty[before], thread);
+
+            const Place place = place_of<GROUP>(tile, rows, columns);
+            const int first_row = place.row * ROWS + rank * BM + part * 64;
+            #pragma unroll
+            for (int box = 0; box < BN / 64; ++box) {
+                unsigned char* slot = boxes + box % SLOTS * BOX_BYTES;
+                if (thread == 0) wait_until_read<SLOTS - 1>();  // what lay there last has been stored
+                sync_warpgroup(1 + part);
+                #pragma unroll
+                for (int i = 0; i < 32; i += 8) store_sums(slot, thread, i / 4, &sums[box * 32 + i]);
+                publish_to_copies();
+                sync_warpgroup(1 + part);
+                if (thread == 0) {
+                    store_box(&c_map, place.column * BN + box * 64, first_row, slot);
+                    commit_stores();
+                }
+            }
+        }
+        if (thread == 0) wait_for_stores();
+    }
+    cluster_arrive();  // nobody leaves while the other may still arrive at its mbarriers, or send to its stages
+    cluster_wait();
+}
