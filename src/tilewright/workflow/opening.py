@@ -18,6 +18,7 @@ from tilewright.launch.sidecar import check_against
 from tilewright.launch.spec import LaunchSpec
 from tilewright.sass.listing import Function, disassemble
 from tilewright.settings import Settings
+from tilewright.source.c_types import size_of
 from tilewright.source.device_view import device_view
 from tilewright.source.headers import own_headers
 from tilewright.source.parse import number
@@ -201,6 +202,8 @@ def _values(
     for name, text in spec.build.defines.items() if spec is not None else ():
         if isinstance(value := number(str(text)), int):
             values[name] = value
+        elif size_of(str(text)) is not None:  # -DT=__half
+            aliases[name] = str(text)
     return values, aliases
 
 

@@ -1,6 +1,6 @@
-// Tensor cores through WMMA: a warp multiplies 16 x 16 by 16 x 16 elements in one step, and adds to sums in float. A block
-// makes 128 x 128 of the result, each of its 4 warps 64 x 64: the wider a warp's part, the fewer times a tile's elements
-// are read again, and 64 x 64 sums are 128 registers a thread. Tiles are copied element by element, so any size will do.
+// Tensor cores through WMMA: a warp multiplies 16 x 16 by 16 x 16 elements in one step, and adds to sums in float. A
+// block makes 128 x 128 of the result, each of its 4 warps 64 x 64: the wider a warp's part, the fewer times a tile's
+// elements are read again; 64 x 64 sums are 128 registers a thread. Tiles are copied element by element: any size does.
 #include <mma.h>
 
 #include "elements.cuh"
@@ -75,7 +75,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
         __syncthreads();
     }
 
-    // A fragment's elements lie as the hardware likes; by way of shared memory they come out in rows, and can be masked.
+    // A fragment's elements lie as the hardware likes; by way of shared memory they come out in rows, to be masked.
     #pragma unroll
     for (int i = 0; i < WM / 16; ++i) {
         #pragma unroll
