@@ -61,6 +61,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
 
     float sums[WM / 16][WN / 8][4] = {};
     Turn<STAGES> turn;
+    #pragma unroll 1
     for (int t = 0; t < k_tiles; ++t) {
         wait_for(&stages.full[turn.stage], turn.phase);
         const unsigned char* a_tile = tiles + turn.stage * STAGE_BYTES;

@@ -51,6 +51,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
     float sums[BM / 64][BN / 2];
     Turn<STAGES> turn;
     Turn<STAGES> before;
+    #pragma unroll 1
     for (int t = 0; t < k_tiles; ++t) {
         wait_for(&stages.full[turn.stage], turn.phase);
         const unsigned tile = shared_address(tiles + turn.stage * STAGE_BYTES);

@@ -46,6 +46,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
         fewer_registers<40>();
         if (threadIdx.x == 0) {
             Turn<STAGES> turn;
+            #pragma unroll 1
             for (int t = 0; t < k_tiles; ++t) {
                 unsigned char* tile = tiles + turn.stage * STAGE_BYTES;
                 Arrivals* full = &stages.full[turn.stage];
@@ -68,6 +69,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
         float sums[BN / 2];
         Turn<STAGES> turn;
         int before = 0;
+        #pragma unroll 1
         for (int t = 0; t < k_tiles; ++t) {
             wait_for(&stages.full[turn.stage], turn.phase);
             const unsigned tile = shared_address(tiles + turn.stage * STAGE_BYTES);

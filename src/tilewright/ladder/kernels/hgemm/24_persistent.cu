@@ -57,6 +57,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
                 const Place place = place_of<GROUP>(tile, rows, columns);
                 const int first_row = place.row * ROWS + rank * BM;
                 const int first_column = place.column * BN + rank * (BN / CLUSTER);
+                #pragma unroll 1
                 for (int t = 0; t < k_tiles; ++t) {
                     unsigned char* to = tiles + turn.stage * STAGE_BYTES;
                     Arrivals* full = &stages.full[turn.stage];
@@ -80,6 +81,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
         for (int tile = first_tile; tile < rows * columns; tile += step) {
             float sums[BN / 2];
             int before = 0;
+            #pragma unroll 1
             for (int t = 0; t < k_tiles; ++t) {
                 wait_for(&stages.full[turn.stage], turn.phase);
                 const unsigned from = shared_address(tiles + turn.stage * STAGE_BYTES);
