@@ -33,6 +33,11 @@ struct Turn {
             phase ^= 1;
         }
     }
+    __device__ __forceinline__ void skip(int count) {
+        const int to = stage + count;
+        phase ^= to / STAGES & 1;
+        stage = to % STAGES;
+    }
 };
 
 // Shared memory that the launch asks for begins at any multiple of 16 bytes; the swizzle's pattern at one of 1024.

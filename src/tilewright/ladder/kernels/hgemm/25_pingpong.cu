@@ -1,0 +1,142 @@
+// Ping-pong: the two warpgroups that multiply have a tile each, not one half each of the same. While one writes its result,
+// the other has the tensor cores for itself: they never wait for an epilogue. They take turns at whole K-loops, so that the
+// ring's stages go to one tile after the other; a named barrier hands the turn over.
+#include "cluster.cuh"
+#include "stages.cuh"
+#include "walk.cuh"
+#include "wgmma.cuh"
+
+#ifndef TW_BN  // for the emulator; a card gets those of ladder.toml
+#define TW_BM 64
+#define TW_BN 128
+#define TW_STAGES 2
+#define TW_BLOCKS 2
+#endif
+constexpr int CLUSTER = 2;    // blocks
+constexpr int CONSUMERS = 2;  // warpgroups, each with tiles of its own
+constexpr int BM = TW_BM;
+constexpr int BN = TW_BN;
+constexpr int BK = 64;  // 128 bytes: the width of the swizzle, and so of a box
+constexpr int STAGES = TW_STAGES;
+constexpr int BLOCKS = TW_BLOCKS;
+constexpr int GROUP = 8;
+constexpr int THREADS = (1 + CONSUMERS) * 128;
+constexpr int A_BYTES = BM * BK * 2;
+constexpr int B_BYTES = BN * BK * 2;
+constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
+constexpr int SLOTS = 2;              // boxes of a warpgroup's result that wait to be stored
+constexpr int BOX_BYTES = 64 * 128;   // 64 rows of 64 elements
+constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + CONSUMERS * SLOTS * BOX_BYTES + 1024;
+static_assert(BM % 64 == 0, "a warpgroup multiplies 64 rows at a time");
+static_assert(BN % (64 * CLUSTER) == 0, "each block brings whole boxes");
+
+// Barriers of both consumers: one comes to wait for its turn, the other to hand it over, and goes on.
+__device__ __forceinline__ void wait_for_turn(int barrier) { asm volatile("bar.sync %0, 256;" ::"r"(barrier) : "memory"); }
+__device__ __forceinline__ void hand_turn_over(int barrier) {
+    asm volatile("bar.arrive %0, 256;" ::"r"(barrier) : "memory");
+}
+
+extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(THREADS, 1)
+hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ c, int M, int N, int K, int ld_a,
+      int ld_b, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
+      const __grid_constant__ TensorMap c_map) {
+    extern __shared__ unsigned char shared[];
+    __shared__ Stages<STAGES> stages;
+    unsigned char* tiles = aligned_for_swizzle(shared);
+    const int warpgroup = threadIdx.x / 128;
+    const int rank = cluster_rank();
+    constexpr int ROWS = CLUSTER * BM;  // of a cluster's tile
+    const int rows = (M + ROWS - 1) / ROWS;
+    const int columns = (N + BN - 1) / BN;
+    const int k_tiles = (K + BK - 1) / BK;
+    const int first_tile = blockIdx.x / CLUSTER;
+    const int step = gridDim.x / CLUSTER;
+
+    if (threadIdx.x == 0) stages.template begin<CLUSTER>();
+    cluster_arrive();  // the other block's mbarriers are there, too
+    cluster_wait();
+
+    if (warpgroup == 0) {
+        fewer_registers<40>();
+        if (threadIdx.x == 0) {
+            Turn<STAGES> turn;
+            for (int tile = first_tile; tile < rows * columns; tile += step) {
+                const Place place = place_of<GROUP>(tile, rows, columns);
+                const int first_row = place.row * ROWS + rank * BM;
+                const int first_column = place.column * BN + rank * (BN / CLUSTER);
+                #pragma unroll 1
+                for (int t = 0; t < k_tiles; ++t) {
+                    unsigned char* to = tiles + turn.stage * STAGE_BYTES;
+                    Arrivals* full = &stages.full[turn.stage];
+                    wait_for_blocks(&stages.empty[turn.stage], turn.phase ^ 1);
+                    expect_bytes(full, STAGE_BYTES);  // its own, and what the other block sends
+                    copy_box(to, &a_map, t * BK, first_row, full);
+                    to += A_BYTES + rank * (B_BYTES / CLUSTER);
+                    #pragma unroll
+                    for (int n = 0; n < BN / CLUSTER; n += 64)
+                        copy_box_to_blocks(to + n * 128, &b_map, first_column + n, t * BK, full, (1 << CLUSTER) - 1);
+                    turn.next();
+                }
+            }
+        }
+    } else {
+        more_registers<232>();
+        const int player = warpgroup - 1;
+        const int thread = threadIdx.x % 128;
+        unsigned char* boxes = tiles + STAGES * STAGE_BYTES + player * SLOTS * BOX_BYTES;
+        Turn<STAGES> turn;
+        if (player == 1) turn.skip(k_tiles);
+        for (int tile = first_tile + player * step; tile < rows * columns; tile += CONSUMERS * step) {
+            float sums[BM / 64][BN / 2];
+            int before = 0;
+            if (tile != first_tile) wait_for_turn(1 + player);
+            #pragma unroll 1
+            for (int t = 0; t < k_tiles; ++t) {
+                wait_for(&stages.full[turn.stage], turn.phase);
+                const unsigned from = shared_address(tiles + turn.stage * STAGE_BYTES);
+                const unsigned long long of_a = tile_descriptor(from, 0);
+                const unsigned long long of_b = tile_descriptor(from + A_BYTES, BK * 128);
+                wgmma_fence();
+                #pragma unroll
+                for (int k = 0; k < BK; k += 16) {
+                    #pragma unroll
+                    for (int i = 0; i < BM / 64; ++i)
+                        wgmma<true>(sums[i], moved(of_a, k * 2 + i * 64 * 128), moved(of_b, k * 128), t > 0 || k > 0);
+                }
+                wgmma_commit();
+                if (t > 0) {
+                    wgmma_wait<1>();  // a group of products is all four warps': one thread a block tells of it
+                    if (thread < CLUSTER) arrive_in_block(&stages.empty[before], thread);
+                }
+                before = turn.stage;
+                turn.next();
+            }
+            if (tile + step < rows * columns) hand_turn_over(2 - player);  // its products queue behind these
+            wgmma_wait<0>();
+            if (thread < CLUSTER) arrive_in_block(&stages.empty[before], thread);
+            turn.skip(k_tiles);  // those are the other's
+
+            const Place place = place_of<GROUP>(tile, rows, columns);
+            const int first_row = place.row * ROWS + rank * BM;
+            #pragma unroll
+            for (int box = 0; box < BM / 64 * (BN / 64); ++box) {
+                const int i = box / (BN / 64);
+                const int j = box % (BN / 64);
+                unsigned char* slot = boxes + box % SLOTS * BOX_BYTES;
+                if (thread == 0) wait_until_read<SLOTS - 1>();  // what lay there last has been stored
+                sync_warpgroup(3 + player);
+                #pragma unroll
+                for (int s = 0; s < 32; s += 8) store_sums(slot, thread, s / 4, &sums[i][j * 32 + s]);
+                publish_to_copies();
+                sync_warpgroup(3 + player);
+                if (thread == 0) {
+                    store_box(&c_map, place.column * BN + j * 64, first_row + i * 64, slot);
+                    commit_stores();
+                }
+            }
+        }
+        if (thread == 0) wait_for_stores();
+    }
+    cluster_arrive();  // nobody leaves while the other may still arrive at its mbarriers, or send to its stages
+    cluster_wait();
+}
