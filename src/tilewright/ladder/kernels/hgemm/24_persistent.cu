@@ -108,11 +108,11 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
             for (int box = 0; box < BN / 64; ++box) {
                 unsigned char* slot = boxes + box % SLOTS * BOX_BYTES;
                 if (thread == 0) wait_until_read<SLOTS - 1>();  // what lay there last has been stored
-                sync_warpgroup(1 + part);
+                sync_warpgroups(1 + part);
                 #pragma unroll
                 for (int i = 0; i < 32; i += 8) store_sums(slot, thread, i / 4, &sums[box * 32 + i]);
                 publish_to_copies();
-                sync_warpgroup(1 + part);
+                sync_warpgroups(1 + part);
                 if (thread == 0) {
                     store_box(&c_map, place.column * BN + box * 64, first_row, slot);
                     commit_stores();

@@ -30,12 +30,6 @@ constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + CONSUMERS * SLOTS * BOX_BYTE
 static_assert(BM % 64 == 0, "a warpgroup multiplies 64 rows at a time");
 static_assert(BN % (64 * CLUSTER) == 0, "each block brings whole boxes");
 
-// Barriers of both consumers: one comes to wait for its turn, the other to hand it over, and goes on.
-__device__ __forceinline__ void wait_for_turn(int barrier) { asm volatile("bar.sync %0, 256;" ::"r"(barrier) : "memory"); }
-__device__ __forceinline__ void hand_turn_over(int barrier) {
-    asm volatile("bar.arrive %0, 256;" ::"r"(barrier) : "memory");
-}
-
 extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(THREADS, 1)
 hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ c, int M, int N, int K, int ld_a,
       int ld_b, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
@@ -89,7 +83,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
         for (int tile = first_tile + player * step; tile < rows * columns; tile += CONSUMERS * step) {
             float sums[BM / 64][BN / 2];
             int before = 0;
-            if (tile != first_tile) wait_for_turn(1 + player);
+            if (tile != first_tile) sync_warpgroups<CONSUMERS>(1 + player);  // until the other hands the turn over
             #pragma unroll 1
             for (int t = 0; t < k_tiles; ++t) {
                 wait_for(&stages.full[turn.stage], turn.phase);
@@ -111,7 +105,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
                 before = turn.stage;
                 turn.next();
             }
-            if (tile + step < rows * columns) hand_turn_over(2 - player);  // its products queue behind these
+            if (tile + step < rows * columns) arrive_at_barrier<CONSUMERS>(2 - player);  // its products queue behind these
             wgmma_wait<0>();
             if (thread < CLUSTER) arrive_in_block(&stages.empty[before], thread);
             turn.skip(k_tiles);  // those are the other's
@@ -124,11 +118,11 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
                 const int j = box % (BN / 64);
                 unsigned char* slot = boxes + box % SLOTS * BOX_BYTES;
                 if (thread == 0) wait_until_read<SLOTS - 1>();  // what lay there last has been stored
-                sync_warpgroup(3 + player);
+                sync_warpgroups(3 + player);
                 #pragma unroll
                 for (int s = 0; s < 32; s += 8) store_sums(slot, thread, s / 4, &sums[i][j * 32 + s]);
                 publish_to_copies();
-                sync_warpgroup(3 + player);
+                sync_warpgroups(3 + player);
                 if (thread == 0) {
                     store_box(&c_map, place.column * BN + j * 64, first_row + i * 64, slot);
                     commit_stores();

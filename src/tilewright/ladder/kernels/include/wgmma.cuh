@@ -98,9 +98,15 @@ __device__ __forceinline__ void wgmma(float (&sums)[COUNT], unsigned long long a
     wgmma_of<B_IS_N_MAJOR>(sums, a, b, accumulate, TW_T());
 }
 
-// Only the warpgroup's four warps meet. Barrier 0 is __syncthreads()'s.
-__device__ __forceinline__ void sync_warpgroup(int barrier) {
-    asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory");
+// Only so many warpgroups meet. Barrier 0 is __syncthreads()'s.
+template <int WARPGROUPS = 1>
+__device__ __forceinline__ void sync_warpgroups(int barrier) {
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(WARPGROUPS * 128) : "memory");
+}
+// One that comes to such a barrier, and goes on.
+template <int WARPGROUPS>
+__device__ __forceinline__ void arrive_at_barrier(int barrier) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(WARPGROUPS * 128) : "memory");
 }
 
 // Eight sums of each thread, as elements: 16 columns of a box of 64 rows by 64 columns with the 128-byte swizzle, from
