@@ -200,3 +200,11 @@ def test_widths_and_what_is_math() -> None:
     assert scalar_math(one("@!PT FFMA R0, R1, R2, R0")) == 0
     assert is_integer_math(one("IMAD R5, R8.reuse, R9, R5"))
     assert not is_integer_math(one("IMAD R5, R8, 0x20, R5")), "that is an address"
+
+
+def test_what_no_math_parts_is_one_tile() -> None:
+    """A is read into registers before B takes its place in shared memory: one tile. With math in between, two."""
+    load = "LDG.E.128 R20, [R2.64] // W2\nSTS.128 [R1], R20 // wait2\nBAR.SYNC 0x0\n"
+    one, two = proof(f"{load}{READ}{load}{READ}{MATH}"), proof(f"{load}{READ}{MATH}{load}{READ}{MATH}")
+    assert (one.verdict, one.mma_per_tile, one.tiles_per_trip) == ("no_overlap", 4, 1)
+    assert (two.verdict, two.mma_per_tile, two.tiles_per_trip) == ("no_overlap", 4, 2)

@@ -39,7 +39,7 @@ def outcome(
         bounded=lambda _text, _blocks, _change: bounds,
         compiler=SimpleNamespace(build=lambda _text: capped),
         opened=SimpleNamespace(source=SimpleNamespace(file="f.cu", text=b"before\n")),
-        baseline=OverlapProof("no_overlap", mma_per_tile=64),
+        math_for=lambda _proof: 64,
     )
     monkeypatch.setattr(variants, "proof_of", lambda *_: proof)
     written = RewrittenSource("cp_async", 2, RING, "", 1, remedy=Remedy(restore_unroll=True))

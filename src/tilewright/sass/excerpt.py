@@ -139,7 +139,7 @@ def _tile_names(run: Run, found: Overlap) -> dict[int, str]:
     start = min(found.in_flight)
     names = {}
     for is_async in (True, False):
-        tiles = arrivals([copy for copy in run.copies if copy.is_staged and copy.is_async == is_async])
+        tiles = arrivals(run, [copy for copy in run.copies if copy.is_staged and copy.is_async == is_async])
         current = sum((arrived := tile[-1].arrived) is not None and arrived.time <= start for tile in tiles) - 1
         for at, tile in enumerate(tiles):
             name = "t" if at == current else f"t{at - current:+d}"

@@ -58,7 +58,7 @@ def overlap_of(run: Run, turn: int) -> Overlap | str:
         return "Nothing on the steady-state path waits for the copies: where they are retired cannot be told."
     began, ended = turn * run.steps, (turn + 1) * run.steps
     counted = [copy for copy in staged if copy.is_async] or staged  # where both kinds fill a tile, waits tell more
-    landed = [tile[0].arrived for tile in arrivals(counted)]
+    landed = [tile[0].arrived for tile in arrivals(run, counted)]
     if not any(math.turn == turn for math in run.math):
         return "On the steady-state path there is no math."
     tiles = sum(arrived is not None and began < arrived.time <= ended for arrived in landed)
@@ -83,12 +83,14 @@ def overlap_of(run: Run, turn: int) -> Overlap | str:
     )
 
 
-def arrivals(copies: list[Copy]) -> list[list[Copy]]:
-    """Copies by tile, in the order of arrival.
+def arrivals(run: Run, copies: list[Copy]) -> list[list[Copy]]:
+    """Copies of a run by tile, in the order of arrival.
 
     What one wait retires (asynchronous copies), or what is stored between two barriers (loads), arrives together. Two
-    arrivals with no read of shared memory between them belong to one tile (A and B waited for one after the other).
+    arrivals with no read of shared memory between them belong to one tile (A and B waited for one after the other), and
+    so do two with no math between them (A read into registers before B comes).
     """
+    math_times = [math.time for math in run.math]
     landed = [(arrived, copy) for copy in copies if (arrived := copy.arrived) is not None]
     landed.sort(key=lambda entry: entry[0].time)
     reads_tell = len({arrived.shared_reads for arrived, _ in landed}) > 1
@@ -98,7 +100,10 @@ def arrivals(copies: list[Copy]) -> list[list[Copy]]:
     for arrived, copy in landed:
         if before is None:
             together = False
-        elif reads_tell and before[0].shared_reads == arrived.shared_reads:
+        elif reads_tell and (
+            before[0].shared_reads == arrived.shared_reads
+            or bisect_left(math_times, before[0].time) == bisect_left(math_times, arrived.time)
+        ):
             together = True
         elif copy.is_async or before[1].is_async:
             together = before[0].time == arrived.time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import prod
 
 from tilewright.arch.arch import Arch
@@ -14,6 +15,7 @@ from tilewright.launch.bind import LaunchChange, bind
 from tilewright.launch.expressions import parse
 from tilewright.receipt.evidence import Resources
 from tilewright.rewrite.cap_registers import bounded
+from tilewright.sass.operands import BULK_LOADS
 from tilewright.sass.proof import OverlapProof
 from tilewright.source.reader import read_source
 from tilewright.workflow.opening import Compiler, Opened
@@ -39,6 +41,25 @@ class Bench:
     @property
     def compiler(self) -> Compiler:
         return self.opened.compiler
+
+    def math_for(self, proof: OverlapProof) -> int | None:
+        """The baseline's math for the bytes that a proof takes for one tile; None where the baseline's is not known.
+
+        A tile is what arrives at once. So a second load phase is a tile of its own where its loads stand behind math,
+        and part of the first where they run ahead with them: twice the math for twice the bytes is the same kernel.
+        With bulk copies, one tile may be all that a trip of the baseline's loop computes.
+        """
+        before = self.baseline
+        if before.verdict == "unknown":
+            return None
+        if any(row.opcode in BULK_LOADS for row in proof.copies):  # what each thread copies is not told there
+            trip = before.mma_per_tile * before.tiles_per_trip
+            return trip if proof.mma_per_tile == trip else before.mma_per_tile
+        share, whole = _bytes_per_tile(proof), _bytes_per_tile(before)
+        if proof.mma_per_tile == before.mma_per_tile or not share or not whole:
+            return before.mma_per_tile
+        scaled = before.mma_per_tile * share / whole
+        return before.mma_per_tile if scaled % 1 else int(scaled)
 
     def dynamic_bytes(self, change: LaunchChange) -> int:
         """Dynamic shared memory that a variant is launched with at the default sizes."""
@@ -101,3 +122,8 @@ class Bench:
     def _threads(self, change: LaunchChange) -> int | None:
         spec = self.compiler.spec
         return self.threads if spec is None else prod(bind(spec, "default", self.constants, change).block)
+
+
+def _bytes_per_tile(proof: OverlapProof) -> Fraction:
+    """What a thread copies for a tile; 0 where nothing tells it."""
+    return Fraction(sum(row.width_bytes * row.count for row in proof.copies), max(1, proof.tiles_per_trip))

@@ -40,9 +40,13 @@ def builds_of(
 
 
 def math_per_tile(baseline: OverlapProof, variants: Sequence[StudiedVariant]) -> int:
-    """Math of a warp in one of the baseline's tiles; where its own code could not be read, as in its variants."""
+    """Math of a warp in one of the baseline's tiles; where its own code could not be read, as in its variants.
+
+    A tile is a trip of the source's K-loop here: of what was counted as several in the baseline (`Bench.math_for`), all.
+    """
     if baseline.mma_per_tile:
-        return baseline.mma_per_tile
+        told = (v.proof.baseline_mma_per_tile or 0 for v in variants if not v.side)
+        return max(baseline.mma_per_tile, *told, 0)
     return next((v.proof.mma_per_tile for v in variants if v.proof.mma_per_tile and not v.side), 0) or 0
 
 

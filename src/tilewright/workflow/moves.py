@@ -25,7 +25,7 @@ def widened(bench: Bench, kernel: TiledKernel) -> StudiedVariant:
     attempt = built(written, bench)
     if isinstance(attempt, record.Refusal):
         return refused("widen", 1, attempt)
-    bad = wanting(attempt, bench.baseline, ())
+    bad = wanting(attempt, bench, ())
     return refused("widen", 1, bad) if bad is not None else studied("widen", 1, attempt, bench)
 
 
@@ -50,7 +50,7 @@ def capped(bench: Bench) -> StudiedVariant:
         what = f"the compiler kept {used.registers} registers; {blocks} blocks per SM need {cap} or fewer"
         bad = record.Refusal("budget_exceeded", what, bench.opened.function.line)
     else:
-        bad = wanting(attempt, bench.baseline, ())
+        bad = wanting(attempt, bench, ())
     if bad is not None:
         return refused("cap_registers", 1, bad)
     note = f"{used.registers} registers instead of {before.registers}: {blocks} blocks per SM instead of {blocks - 1}"

@@ -93,12 +93,13 @@ def _at_half(bench: Bench, kernel: TiledKernel, side: Side) -> Retiled | record.
     expected = _expected(bench, kernel, read)
     if isinstance(expected, str):
         return _no(expected, made)
-    held = replace(bench, baseline=replace(bench.baseline, mma_per_tile=expected), threads=read.tile.threads)
+    counted = replace(bench.baseline, mma_per_tile=expected, copies=())  # its copies are those of a whole tile
+    held = replace(bench, baseline=counted, threads=read.tile.threads)
     file = bench.opened.source.file
     diff = unified_diff(bench.opened.source.text.decode(), made.text, file, f"{file} (retile)")
     source = RewrittenSource("retile", 1, made.text, diff, 2, change=change)
     attempt = Attempt(source, outcome, proof_of(outcome, bench.compiler))
-    bad = wanting(attempt, held.baseline, ())
+    bad = wanting(attempt, held, ())
     return Retiled(made, read, held, change, attempt) if bad is None else bad
 
 

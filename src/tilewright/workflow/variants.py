@@ -71,7 +71,7 @@ def make(name: str, stages: int, rewriter: Rewriter, bench: Bench, fits: bool) -
     Args:
         fits: whether a block with this ring can run on an SM at all.
     """
-    compiler, baseline, arch = bench.compiler, bench.baseline, bench.arch
+    compiler, arch = bench.compiler, bench.arch
     if name == "cp_async" and not arch.has_cp_async:
         return refused(
             name,
@@ -114,10 +114,10 @@ def make(name: str, stages: int, rewriter: Rewriter, bench: Bench, fits: bool) -
             return refused(name, stages, does_not_compile(outcome))
         attempts.append(Attempt(written, outcome, proof_of(outcome, compiler)))
         tried.append(f"{remedy.text() or 'as written'}: {_summary(attempts[-1].proof)}")
-        if good(attempts[-1], baseline):
+        if good(attempts[-1], bench):
             break
-    best = min(attempts, key=lambda a: _badness(a, baseline))
-    if good(best, baseline):
+    best = min(attempts, key=lambda a: _badness(a, bench))
+    if good(best, bench):
         best, told = _without_losing_blocks(best, bench)
         tried += told
     made = _finished(name, stages, best, bench, tuple(tried) if len(tried) > 1 else ())
@@ -148,7 +148,7 @@ def _early(best: Attempt, rewriter: Rewriter, bench: Bench) -> StudiedVariant | 
     if isinstance(outcome, CompileFailure):
         return None
     other = Attempt(written, outcome, proof_of(outcome, bench.compiler))
-    if not good(other, bench.baseline):
+    if not good(other, bench):
         return None
     made = _finished(source.variant, source.stages, other, bench, ())
     return made if made.refusal is None else None
@@ -170,13 +170,13 @@ def proof_of(artifact: Artifact, compiler: Compiler) -> OverlapProof:
     return prove(function)
 
 
-def good(attempt: Attempt, baseline: OverlapProof) -> bool:
-    return _badness(attempt, baseline) == (0, 0, 0)
+def good(attempt: Attempt, bench: Bench) -> bool:
+    return _badness(attempt, bench) == (0, 0, 0)
 
 
-def _badness(attempt: Attempt, baseline: OverlapProof) -> tuple[int, int, int]:
+def _badness(attempt: Attempt, bench: Bench) -> tuple[int, int, int]:
     """Spills first, then lost math, then lost overlap."""
-    same = baseline.verdict == "unknown" or attempt.proof.mma_per_tile == baseline.mma_per_tile
+    same = bench.math_for(attempt.proof) in (None, attempt.proof.mma_per_tile)
     spills = attempt.artifact.resources.spill_bytes + attempt.artifact.resources.stack_bytes
     return (spills, int(not same), int(attempt.proof.verdict != "overlap"))
 
@@ -206,12 +206,11 @@ def _without_losing_blocks(best: Attempt, bench: Bench) -> tuple[Attempt, list[s
     spilled = f", {used.spill_bytes} bytes spilled" if used.spill_bytes else ""
     told = f"{remedy.text()}: {used.registers} registers{spilled}, {_summary(capped.proof)}"
     fits = bench.lost_to_registers(outcome, best.source.launch) is None
-    return (capped if good(capped, bench.baseline) and fits else best), [told]
+    return (capped if good(capped, bench) and fits else best), [told]
 
 
 def _finished(name: str, stages: int, best: Attempt, bench: Bench, tried: tuple[str, ...]) -> StudiedVariant:
-    baseline = bench.baseline
-    refusal = wanting(best, baseline, tried)
+    refusal = wanting(best, bench, tried)
     if refusal is None and best.proof.verdict == "no_overlap":
         message = ": ".join(("the compiler undid the overlap", *best.proof.notes[:1]))
         refusal = record.Refusal("no_overlap", message, hint="; ".join(tried))
@@ -222,7 +221,7 @@ def _finished(name: str, stages: int, best: Attempt, bench: Bench, tried: tuple[
     return studied(name, stages, best, bench, tried, waited)
 
 
-def wanting(best: Attempt, baseline: OverlapProof, tried: tuple[str, ...]) -> record.Refusal | None:
+def wanting(best: Attempt, bench: Bench, tried: tuple[str, ...]) -> record.Refusal | None:
     """What no variant may show: spills, machine code that cannot be read, other math than the baseline's."""
     proof, used = best.proof, best.artifact.resources
     if used.spill_bytes:
@@ -235,8 +234,9 @@ def wanting(best: Attempt, baseline: OverlapProof, tried: tuple[str, ...]) -> re
         return record.Refusal(
             "not_proven", f"the machine code does not show whether copies overlap: {' '.join(proof.notes)}"
         )
-    if baseline.verdict != "unknown" and proof.mma_per_tile != baseline.mma_per_tile:
-        message = f"math instructions per tile changed: {baseline.mma_per_tile} became {proof.mma_per_tile}"
+    expected = bench.math_for(proof)
+    if expected is not None and proof.mma_per_tile != expected:
+        message = f"math instructions per tile changed: {expected} became {proof.mma_per_tile}"
         return record.Refusal("not_proven", message, hint="; ".join(tried))
     return None
 
@@ -266,7 +266,6 @@ def studied(
     if lost is not None:
         before, now = bench.opened.baseline.resources.registers, best.artifact.resources.registers
         told.append(f"costs occupancy: {now} registers, not {before}: {lost[0]} blocks per SM instead of {lost[1]}")
-    known = bench.baseline.verdict != "unknown"
     shim, why = host_code(bench.opened, best.source, bench.constants)
     if why:
         told.append(why)
@@ -281,7 +280,7 @@ def studied(
         best.source.diff,
         best.artifact,
         change,
-        proof_record(best.proof, bench.baseline.mma_per_tile if known else None, tried),
+        proof_record(best.proof, bench.math_for(best.proof), tried),
         resources,
         tuple(told),
         waited,
