@@ -1,5 +1,5 @@
 // Few tiles leave most multiprocessors idle, however fast each is. Here the blocks of a cluster make one tile together: each
-// takes a part of K, leaves its sums in its own shared memory, and then adds up one share of the rows from all of them, in
+// takes a part of K, leaves its sums in its own shared memory, and then adds up its share of the rows from all of them, in
 // the order of the parts: the same bits every time, and no byte of the sums passes through L2. Where the operands have to
 // come from memory anyway, that is what reads them with all multiprocessors.
 #include "cluster.cuh"
@@ -102,7 +102,8 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
 
     constexpr int FOURS = BN / 4;
     for (int i = threadIdx.x; i < BM / PARTS * FOURS; i += THREADS) {
-        const int row = rank * (BM / PARTS) + i / FOURS;
+        const int row = i / FOURS * PARTS + rank;  // by turns: where there are few, each block has some
+        if (first_row + row >= M) break;
         const int column = i % FOURS * 4;
         const float4* from = reinterpret_cast<const float4*>(&sums_tile[row * SUMS_ROW + column]);
         float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
