@@ -12,6 +12,8 @@ from tilewright.ladder.family import load_family
 from tilewright.ladder.running import operation, run_emulated
 from tilewright.ladder.specs import rung_spec
 from tilewright.mutate.ptx_mutants import synchronisation_mutants
+from tilewright.sass.listing import disassemble
+from tilewright.sass.proof import OverlapProof, prove
 from tilewright.settings import Settings
 
 FAMILY = load_family("hgemm")
@@ -72,3 +74,20 @@ def test_a_ring_without_one_of_its_waits_or_barriers_is_caught() -> None:
         broken = (replace(program, cubin=b"", ptx=twin.ptx),)
         results = [run_emulated(rung, what, programs=broken, attempt=attempt) for attempt in (0, 1)]
         assert not all(r.passed for r in results), twin.description
+
+
+def proof(rung: CompiledRung) -> OverlapProof:
+    (artifact,) = rung.artifacts
+    function = disassemble(artifact.cubin, Settings.from_environment()).function(artifact.kernel)
+    assert function is not None
+    return prove(function)
+
+
+def test_the_machine_code_of_the_last_rung_overlaps_and_waits_for_one_tile_only() -> None:
+    ready = proof(compiled("10_raster", defines=SMALL_TILES))
+    assert (ready.verdict, ready.math_kind) == ("overlap", "HMMA")
+    assert ready.mean_in_flight > 2
+    hasty = compiled(
+        "10_raster", "wait_for_copies<STAGES - 2>();  // the next", "wait_for_copies<0>();  // the next", SMALL_TILES
+    )
+    assert proof(hasty).mean_in_flight < 1
