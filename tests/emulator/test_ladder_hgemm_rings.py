@@ -1,0 +1,98 @@
+"""HGEMM's rungs for Hopper: rings, turns and clusters at sizes where all of them go round; their twins are caught."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from tilewright.errors import TilewrightError
+from tilewright.ladder.compiling import CompiledRung, compile_rung
+from tilewright.ladder.family import load_family
+from tilewright.ladder.running import emulator_for, operation, run_emulated
+from tilewright.ladder.specs import rung_spec
+from tilewright.mutate.ptx_mutants import synchronisation_mutants
+from tilewright.settings import Settings
+
+FAMILY = load_family("hgemm")
+# Sizes of which no tile is a divisor, with more tiles of k than a ring has stages, and more tiles than blocks.
+SIZES = {"M": 300, "N": 136, "K": 200, "ld_a": 208, "ld_b": 144}
+FEW = {"M": 70, "N": 72, "K": 328, "ld_a": 328, "ld_b": 72}
+# By rung: where it is run, and mutants that are no faults.
+_FRESH = "proxy_fence_dropped.0"  # nothing but fresh mbarriers lies before it, and fence.mbarrier_init publishes those
+_ONE_WARPGROUP = "empty_wait_dropped.0"  # it alone reads the stage, and its products are over: all four warps' at once
+# The emulator looks at arrivals in blocks that may have ended, not at loads from them.
+_LAST_BARRIER = "cluster_barrier_removed.1"
+CASES = {
+    "21_wgmma": (FEW, {_FRESH, _ONE_WARPGROUP}),
+    "22_specialised": (FEW, {_FRESH}),
+    "24_persistent": (SIZES, {_FRESH}),
+    "25_pingpong": (SIZES, {_FRESH}),
+    "26_split_k": (FEW, {_FRESH, _LAST_BARRIER}),
+}
+EVERY = int(os.environ.get("TILEWRIGHT_HGEMM_MUTANTS", "3"))  # of the mutants, one in so many is looked at
+TWO_WARPGROUPS = (("TW_BM", 128), ("TW_BN", 64), ("TW_STAGES", 2), ("TW_PARTS", 2))
+
+
+@cache
+def built(name: str, *defines: tuple[str, int]) -> CompiledRung:
+    rung = FAMILY.rung(name)
+    spec = rung_spec(FAMILY, replace(rung, defines={**rung.defines, **dict(defines)}), "bfloat16")
+    return compile_rung(spec, Settings.from_environment())
+
+
+@pytest.mark.parametrize("name", ["22_specialised", "23_cluster", "24_persistent", "25_pingpong"])
+def test_a_ring_that_goes_round_is_right(name: str) -> None:
+    compiled = built(name)
+    executor = emulator_for(compiled)
+    what = operation(FAMILY, "bfloat16", SIZES)
+    for attempt in (1, 2):
+        assert run_emulated(compiled, what, attempt=attempt, executor=executor).message == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "defines"),
+    [
+        ("24_persistent", (("TW_BN", 256), ("TW_STAGES", 4), ("TW_BLOCKS", 2))),
+        ("25_pingpong", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_BLOCKS", 2))),
+        ("26_split_k", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_PARTS", 4))),
+    ],
+)
+def test_tiles_of_a_card_are_right_and_spill_nothing(name: str, defines: tuple[tuple[str, int], ...]) -> None:
+    compiled = built(name, *defines)
+    assert compiled.spill_bytes == 0
+    sizes = {"M": 300, "N": 264, "K": 456, "ld_a": 456, "ld_b": 264}
+    assert run_emulated(compiled, operation(FAMILY, "bfloat16", sizes), attempt=1).message == ""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_ring_without_one_of_its_waits_or_arrivals_is_caught(name: str) -> None:
+    sizes, equivalent = CASES[name]
+    compiled = built(name, *(TWO_WARPGROUPS if name == "26_split_k" else ()))
+    what = operation(FAMILY, "bfloat16", sizes)
+    program = compiled.programs[0]
+    mutants = synchronisation_mutants(program.ptx, program.kernel, None)
+    assert equivalent <= {m.name for m in mutants}
+    assert {"full_wait_dropped", "wrong_phase", "arrive_dropped", "wgmma_wait_dropped"} <= {m.kind for m in mutants}
+    for mutant in [m for m in mutants if m.name not in equivalent][list(CASES).index(name) % EVERY :: EVERY]:
+        broken = (replace(program, cubin=b"", ptx=mutant.ptx),)
+        assert any(not run_emulated(compiled, what, programs=broken, attempt=attempt).passed for attempt in (0, 1)), (
+            mutant.name
+        )
+
+
+def test_rows_that_no_tensor_map_can_describe_go_to_another_rung() -> None:
+    def chosen(sizes: dict[str, int], address: int = 0) -> str:
+        return FAMILY.best(sizes, "float16", lambda arch: True, address).name
+
+    large = {"M": 4096, "N": 4096, "K": 4096, "ld_a": 4096, "ld_b": 4096}
+    assert chosen(large) > "24"
+    assert chosen({**large, "N": 4095}) == "23_cluster"
+    assert chosen({**large, "M": 16}) == "26_split_k"
+    assert chosen({**large, "ld_a": 4100}) < "20"
+    assert chosen({**large, "ld_b": 4100}) < "20"
+    assert chosen(large, address=2) < "20"
+    with pytest.raises(TilewrightError, match="ld_a = 4100; 24_persistent takes a multiple of 8"):
+        run_emulated(built("24_persistent"), operation(FAMILY, "bfloat16", {**FEW, "ld_a": 4100}))
