@@ -29,6 +29,8 @@ TWINS = [
     ("07_cp_async3", "first_row + a_row + i < M && k0", "k0"),
     ("09_register_double", "load_parts(read_stage, (step + 1) % STEPS,", "load_parts(read_stage, step,"),
     ("09_register_double", "STAGES - 1) * BK, write_stage)", "STAGES - 1) * BK, read_stage)"),
+    ("11_wide_stores", "__syncthreads();  // nobody reads the ring", "// nobody reads the ring"),
+    ("11_wide_stores", "row < M && column < N", "row < M"),
 ]
 
 
