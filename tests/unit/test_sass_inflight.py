@@ -208,3 +208,10 @@ def test_what_no_math_parts_is_one_tile() -> None:
     one, two = proof(f"{load}{READ}{load}{READ}{MATH}"), proof(f"{load}{READ}{MATH}{load}{READ}{MATH}")
     assert (one.verdict, one.mma_per_tile, one.tiles_per_trip) == ("no_overlap", 4, 1)
     assert (two.verdict, two.mma_per_tile, two.tiles_per_trip) == ("no_overlap", 4, 2)
+
+
+def test_what_passes_through_shared_memory_before_the_tiles_is_none() -> None:
+    """A persistent kernel whose K-loop is unrolled: C comes by way of shared memory, then two tiles of A and B."""
+    load = "LDG.E.128 R20, [R2.64] // W2\nSTS.128 [R1], R20 // wait2\nBAR.SYNC 0x0\n"
+    result = proof(f"{load}{READ}BAR.SYNC 0x0\n{load}{READ}{MATH}BAR.SYNC 0x0\n{load}{READ}{MATH}")
+    assert (result.mma_per_tile, result.tiles_per_trip) == (4, 2)
