@@ -56,6 +56,7 @@ def test_a_ring_that_goes_round_is_right(name: str) -> None:
     ("name", "defines"),
     [
         ("24_persistent", (("TW_BN", 256), ("TW_STAGES", 4), ("TW_BLOCKS", 2))),
+        ("24_persistent", (("TW_BN", 192), ("TW_STAGES", 4), ("TW_BLOCKS", 2))),
         ("25_pingpong", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_BLOCKS", 2))),
         ("26_split_k", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_PARTS", 4))),
     ],

@@ -62,6 +62,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
                 turn.next();
             }
         }
+        __syncwarp();  // the whole warp comes to the cluster's barrier
     } else {
         more_registers<232>();
         const int part = warpgroup - 1;  // of the tile's rows

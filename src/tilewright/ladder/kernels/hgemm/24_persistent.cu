@@ -27,7 +27,10 @@ constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int SLOTS = 2;              // boxes of a warpgroup's result that wait to be stored
 constexpr int BOX_BYTES = 64 * 128;   // 64 rows of 64 elements
 constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + CONSUMERS * SLOTS * BOX_BYTES + 1024;
-static_assert(BN % (64 * CLUSTER) == 0, "each block brings whole boxes");
+// A block brings so many boxes of b's tile for all: whole ones where they can be shared out, else its rows of each.
+constexpr bool HAS_WHOLE_BOXES = BN % (64 * CLUSTER) == 0;
+constexpr int B_BOXES = HAS_WHOLE_BOXES ? BN / 64 / CLUSTER : BN / 64;
+constexpr int B_BOX_ROWS = HAS_WHOLE_BOXES ? BK : BK / CLUSTER;
 
 extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(THREADS, 1)
 hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ c, int M, int N, int K, int ld_a,
@@ -56,7 +59,8 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
             for (int tile = first_tile; tile < rows * columns; tile += step) {
                 const Place place = place_of<GROUP>(tile, rows, columns);
                 const int first_row = place.row * ROWS + rank * BM;
-                const int first_column = place.column * BN + rank * (BN / CLUSTER);
+                const int first_column = place.column * BN + HAS_WHOLE_BOXES * rank * B_BOXES * 64;
+                const int first_k = !HAS_WHOLE_BOXES * rank * B_BOX_ROWS;
                 #pragma unroll 1
                 for (int t = 0; t < k_tiles; ++t) {
                     unsigned char* to = tiles + turn.stage * STAGE_BYTES;
@@ -64,20 +68,23 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
                     wait_for_blocks(&stages.empty[turn.stage], turn.phase ^ 1);
                     expect_bytes(full, STAGE_BYTES);  // its own, and what the other block sends
                     copy_box(to, &a_map, t * BK, first_row, full);
-                    to += A_BYTES + rank * (B_BYTES / CLUSTER);
+                    to += A_BYTES + rank * (HAS_WHOLE_BOXES ? B_BYTES / CLUSTER : B_BOX_ROWS * 128);
                     #pragma unroll
-                    for (int n = 0; n < BN / CLUSTER; n += 64)
-                        copy_box_to_blocks(to + n * 128, &b_map, first_column + n, t * BK, full, (1 << CLUSTER) - 1);
+                    for (int i = 0; i < B_BOXES; ++i)
+                        copy_box_to_blocks(to + i * BK * 128, &b_map, first_column + i * 64, t * BK + first_k, full,
+                                           (1 << CLUSTER) - 1);
                     turn.next();
                 }
             }
         }
+        __syncwarp();  // the whole warp comes to the cluster's barrier
     } else {
         more_registers<232>();
         const int part = warpgroup - 1;  // of the tile's rows
         const int thread = threadIdx.x % 128;
         unsigned char* boxes = tiles + STAGES * STAGE_BYTES + part * SLOTS * BOX_BYTES;
         Turn<STAGES> turn;
+        Turn<SLOTS> out;
         for (int tile = first_tile; tile < rows * columns; tile += step) {
             float sums[BN / 2];
             int before = 0;
@@ -106,7 +113,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
             const int first_row = place.row * ROWS + rank * BM + part * 64;
             #pragma unroll
             for (int box = 0; box < BN / 64; ++box) {
-                unsigned char* slot = boxes + box % SLOTS * BOX_BYTES;
+                unsigned char* slot = boxes + out.stage * BOX_BYTES;
                 if (thread == 0) wait_until_read<SLOTS - 1>();  // what lay there last has been stored
                 sync_warpgroups(1 + part);
                 #pragma unroll
@@ -117,6 +124,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
                     store_box(&c_map, place.column * BN + box * 64, first_row, slot);
                     commit_stores();
                 }
+                out.next();
             }
         }
         if (thread == 0) wait_for_stores();

@@ -73,12 +73,14 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
                 }
             }
         }
+        __syncwarp();  // the whole warp comes to the cluster's barrier
     } else {
         more_registers<232>();
         const int player = warpgroup - 1;
         const int thread = threadIdx.x % 128;
         unsigned char* boxes = tiles + STAGES * STAGE_BYTES + player * SLOTS * BOX_BYTES;
         Turn<STAGES> turn;
+        Turn<SLOTS> out;
         if (player == 1) turn.skip(k_tiles);
         for (int tile = first_tile + player * step; tile < rows * columns; tile += CONSUMERS * step) {
             float sums[BM / 64][BN / 2];
@@ -116,7 +118,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
             for (int box = 0; box < BM / 64 * (BN / 64); ++box) {
                 const int i = box / (BN / 64);
                 const int j = box % (BN / 64);
-                unsigned char* slot = boxes + box % SLOTS * BOX_BYTES;
+                unsigned char* slot = boxes + out.stage * BOX_BYTES;
                 if (thread == 0) wait_until_read<SLOTS - 1>();  // what lay there last has been stored
                 sync_warpgroups(3 + player);
                 #pragma unroll
@@ -127,6 +129,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
                     store_box(&c_map, place.column * BN + j * 64, first_row + i * 64, slot);
                     commit_stores();
                 }
+                out.next();
             }
         }
         if (thread == 0) wait_for_stores();
