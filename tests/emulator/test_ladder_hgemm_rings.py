@@ -24,16 +24,18 @@ FEW = {"M": 70, "N": 72, "K": 328, "ld_a": 328, "ld_b": 72}
 _FRESH = "proxy_fence_dropped.0"  # nothing but fresh mbarriers lies before it, and fence.mbarrier_init publishes those
 _ONE_WARPGROUP = "empty_wait_dropped.0"  # it alone reads the stage, and its products are over: all four warps' at once
 # The emulator looks at arrivals in blocks that may have ended, not at loads from them.
-_LAST_BARRIER = "cluster_barrier_removed.1"
+_LAST_BARRIER = "cluster_barrier_removed"
 CASES = {
     "21_wgmma": (FEW, {_FRESH, _ONE_WARPGROUP}),
     "22_specialised": (FEW, {_FRESH}),
     "24_persistent": (SIZES, {_FRESH}),
     "25_pingpong": (SIZES, {_FRESH}),
-    "26_split_k": (FEW, {_FRESH, _LAST_BARRIER}),
+    "26_split_k": (FEW, {_FRESH, f"{_LAST_BARRIER}.1"}),
+    "27_shared_a": (FEW, {_FRESH, f"{_LAST_BARRIER}.2"}),
 }
 EVERY = int(os.environ.get("TILEWRIGHT_HGEMM_MUTANTS", "3"))  # of the mutants, one in so many is looked at
 TWO_WARPGROUPS = (("TW_BM", 128), ("TW_BN", 64), ("TW_STAGES", 2), ("TW_PARTS", 2))
+MORE = {"26_split_k": TWO_WARPGROUPS, "27_shared_a": (*TWO_WARPGROUPS, ("TW_SHARERS", 2))}
 
 
 @cache
@@ -59,6 +61,7 @@ def test_a_ring_that_goes_round_is_right(name: str) -> None:
         ("24_persistent", (("TW_BN", 192), ("TW_STAGES", 4), ("TW_BLOCKS", 2))),
         ("25_pingpong", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_BLOCKS", 2))),
         ("26_split_k", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_PARTS", 4))),
+        ("27_shared_a", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_PARTS", 2), ("TW_SHARERS", 2))),
     ],
 )
 def test_tiles_of_a_card_are_right_and_spill_nothing(name: str, defines: tuple[tuple[str, int], ...]) -> None:
@@ -71,7 +74,7 @@ def test_tiles_of_a_card_are_right_and_spill_nothing(name: str, defines: tuple[t
 @pytest.mark.parametrize("name", CASES)
 def test_a_ring_without_one_of_its_waits_or_arrivals_is_caught(name: str) -> None:
     sizes, equivalent = CASES[name]
-    compiled = built(name, *(TWO_WARPGROUPS if name == "26_split_k" else ()))
+    compiled = built(name, *MORE.get(name, ()))
     what = operation(FAMILY, "bfloat16", sizes)
     program = compiled.programs[0]
     mutants = synchronisation_mutants(program.ptx, program.kernel, None)
@@ -92,6 +95,7 @@ def test_rows_that_no_tensor_map_can_describe_go_to_another_rung() -> None:
     assert chosen(large) > "24"
     assert chosen({**large, "N": 4095}) == "23_cluster"
     assert chosen({**large, "M": 16}) == "26_split_k"
+    assert chosen({**large, "M": 128}) == "27_shared_a"
     assert chosen({**large, "ld_a": 4100}) < "20"
     assert chosen({**large, "ld_b": 4100}) < "20"
     assert chosen(large, address=2) < "20"
