@@ -42,7 +42,7 @@ def builds_of(
 def math_per_tile(baseline: OverlapProof, variants: Sequence[StudiedVariant]) -> int:
     """Math of a warp in one of the baseline's tiles; where its own code could not be read, as in its variants.
 
-    A tile is a trip of the source's K-loop here: of what was counted as several in the baseline (`Bench.math_for`), all.
+    A tile is a trip of the source's K-loop here: all of what was counted as several (`Bench.math_for`).
     """
     if baseline.mma_per_tile:
         told = (v.proof.baseline_mma_per_tile or 0 for v in variants if not v.side)
