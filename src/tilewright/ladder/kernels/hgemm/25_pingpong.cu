@@ -62,7 +62,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
                 for (int t = 0; t < k_tiles; ++t) {
                     unsigned char* to = tiles + turn.stage * STAGE_BYTES;
                     Arrivals* full = &stages.full[turn.stage];
-                    wait_for_blocks(&stages.empty[turn.stage], turn.phase ^ 1);
+                    wait_for(&stages.empty[turn.stage], turn.phase ^ 1);
                     expect_bytes(full, STAGE_BYTES);  // its own, and what the other block sends
                     copy_box(to, &a_map, t * BK, first_row, full);
                     to += A_BYTES + rank * (B_BYTES / CLUSTER);

@@ -64,7 +64,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
                 unsigned char* tile = tiles + turn.stage * STAGE_BYTES;
                 Arrivals* full = &stages.full[turn.stage];
                 const int k = (first_k + t) * BK;
-                wait_for_blocks(&stages.empty[turn.stage], turn.phase ^ 1);
+                wait_for(&stages.empty[turn.stage], turn.phase ^ 1);
                 expect_bytes(full, STAGE_BYTES);  // its own, and what the others send
                 copy_box_to_blocks(tile + sharer * A_ROWS * 128, &a_map, k, first_row + sharer * A_ROWS, full,
                                    ((1 << SHARERS) - 1) << part * SHARERS);

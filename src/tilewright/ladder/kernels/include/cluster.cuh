@@ -54,27 +54,16 @@ __device__ __forceinline__ void send_to_block(float* shared, unsigned long long*
         : "memory");
 }
 
-// At the same mbarrier in the block of that rank.
+// At the same mbarrier in the block of that rank: what the thread read is free there. Nothing that it wrote is made known:
+// a release for the whole cluster would be a fence for the whole card each time, where operands of wgmma have been read
+// once it has been waited for.
 __device__ __forceinline__ void arrive_in_block(unsigned long long* arrivals, int rank) {
     asm volatile(
         "{\n"
         ".reg .b32 there;\n"
         "mapa.shared::cluster.u32 there, %0, %1;\n"
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
         "}\n" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(arrivals))),
         "r"(rank)
-        : "memory");
-}
-
-// As `wait_for`, where threads of other blocks arrive.
-__device__ __forceinline__ void wait_for_blocks(unsigned long long* arrivals, int phase) {
-    asm volatile(
-        "{\n"
-        ".reg .pred done;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
-        "@!done bra again;\n"
-        "}\n" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(arrivals))),
-        "r"(phase)
         : "memory");
 }
