@@ -4,7 +4,8 @@ Each name is a family (``tilewright ladder list``). Its inputs are the arguments
 are read, in their order, as CUDA tensors; then come sizes that no tensor says (``bins``) and its numbers (``epsilon``).
 Outputs are new tensors, contiguous, or in memory as the input that they correspond to element by element; what is read
 and written (``inout``) is changed in place. The rung is the one meant for the sizes. What an operator does not take, it
-refuses with a ``TilewrightError`` that names the limit. There is no backward pass.
+refuses with a ``TilewrightError`` that names the limit. There is no backward pass, and none forward: PyTorch refuses
+the first, and would take an operator for a constant in forward mode, so that it refuses that itself.
 
 An operator is registered with ``torch.library`` when its name is first asked for.
 """
@@ -48,7 +49,8 @@ def make_operator(family: Family, launch: Callable[..., None] | None = None) -> 
             ladder's own kernels.
 
     Returns:
-        The operator, a ``torch.library.CustomOpDef``: called as a function.
+        The operator, a ``torch.library.CustomOpDef``: called as a function. It raises ``ops/forward_mode`` where
+        PyTorch computes derivatives along with values.
 
     Raises:
         TilewrightError: ``ops/no_torch`` (exit 3).
@@ -62,12 +64,14 @@ def make_operator(family: Family, launch: Callable[..., None] | None = None) -> 
     run = launch or _Launcher()
 
     def compute(*values: Any) -> Any:
+        _refuse_forward_mode(family.name)
         inputs, asked, numbers = shape.split(values)
         outputs = shape.outputs(inputs, asked)
         run(family.name, {**inputs, **outputs}, numbers)
         return shape.returned(outputs)
 
     def fake(*values: Any) -> Any:
+        _refuse_forward_mode(family.name)
         inputs, asked, _ = shape.split(values)
         return shape.returned(shape.outputs(inputs, asked))
 
@@ -76,6 +80,15 @@ def make_operator(family: Family, launch: Callable[..., None] | None = None) -> 
     )
     operator.register_fake(fake)
     return operator
+
+
+def _refuse_forward_mode(name: str) -> None:
+    """PyTorch drops the tangents of an operator without a formula, and would go on with zeros."""
+    from torch.autograd import forward_ad
+
+    if getattr(forward_ad, "_current_level", -1) >= 0:
+        message = f"{name} has no derivative in forward mode (torch.func.jvp, jacfwd, dual numbers)."
+        raise TilewrightError("ops/forward_mode", message, {}, "Call it outside, or use PyTorch's own operator.")
 
 
 class _Launcher:

@@ -80,6 +80,23 @@ def test_a_rung_that_is_written_out_is_a_kernel_like_any_other(
     assert "--rung" in capsys.readouterr().err
 
 
+def test_a_rung_that_keeps_arrays_of_its_own_is_verified_against_itself(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    printed(capsys, "show", "dot", "--rung", "last_block", "--out", str(tmp_path))
+    file = tmp_path / "03_last_block.cu"
+    sidecar = file.with_suffix(".toml")
+    small = "{ N = 700, stride_a = 1, stride_b = 1 }"
+    sidecar.write_text(re.sub(r"(default|large\w*|small) = .*", rf"\1 = {small}", sidecar.read_text("utf-8")))
+    assert main(["verify", str(file), "--json"]) == 0
+    assert "compared with itself only" in capsys.readouterr().out
+    text = file.read_text("utf-8")
+    file.write_text(text.replace("is_last = draws_last(ticket, gridDim.x)", "is_last = true"), "utf-8")
+    assert file.read_text("utf-8") != text
+    assert main(["verify", str(file)]) == 1
+    capsys.readouterr()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -32,6 +32,12 @@ SIZED = [
     ("add_rmsnorm", "03", "float32", {"R": 1, "C": 40000}),
     ("add_layernorm", "03", "float16", {"R": 1, "C": 17003}),
     ("softmax", "07", "float16", {"R": 3, "C": 33000}),
+    ("softmax", "07", "bfloat16", {"R": 3, "C": 65544}),  # powers computed twice; blocks that have no column
+    ("softmax", "04", "bfloat16", {"R": 5, "C": 504}),  # four rows a block, and a block with one
+    ("rmsnorm", "03", "float32", {"R": 5, "C": 252}),
+    ("layernorm", "03", "float16", {"R": 5, "C": 504}),
+    ("add_rmsnorm", "02", "bfloat16", {"R": 5, "C": 504}),
+    ("add_layernorm", "02", "float32", {"R": 5, "C": 252}),
     ("layernorm", "05", "bfloat16", {"R": 5, "C": 1000}),
 ]
 

@@ -200,6 +200,9 @@ class Tensor:
     def data_ptr(self) -> int:
         return 4096
 
+    def is_neg(self) -> bool:
+        return False
+
     def stride(self) -> tuple[int, ...]:
         return self.strides
 

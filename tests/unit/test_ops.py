@@ -67,3 +67,24 @@ def test_a_tensor_of_another_rank_is_refused(operator: Any) -> None:
 
     with pytest.raises(TilewrightError, match="'x' of transpose has 1 dimensions; it needs 2"):
         operator(torch.randn(3))
+
+
+def test_forward_mode_is_refused_and_not_a_constant(operator: Any) -> None:
+    import torch
+    from torch.autograd import forward_ad
+
+    x = torch.randn(2, 3)
+    with pytest.raises(TilewrightError, match="transpose has no derivative in forward mode"):
+        torch.func.jvp(operator, (x,), (x,))
+    with forward_ad.dual_level(), pytest.raises(TilewrightError, match="forward mode"):
+        operator(forward_ad.make_dual(x, x))
+    assert operator(x).shape == (3, 2)
+
+
+def test_a_backward_pass_is_refused(operator: Any) -> None:
+    import torch
+
+    x = torch.randn(2, 3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="no autograd formula"):
+        operator(x).sum().backward()
+    assert x.grad is None

@@ -306,7 +306,9 @@ class Family:
             if fits and dtype in rung.dtypes and (rung.min_arch is None or runs_on(rung.min_arch)):
                 return rung
         facts = {"sizes": dict(sizes), "dtype": dtype}
-        raise TilewrightError("ladder/no_rung", f"no rung of {self.name} takes these sizes in {dtype}.", facts)
+        why = "; ".join(filter(None, (rung.at(sizes, dtype).misfit(sizes) for rung in self.rungs)))
+        message = f"no rung of {self.name} takes these sizes in {dtype}{f': {why}' if why else ''}."
+        raise TilewrightError("ladder/no_rung", message, facts)
 
     def before(self, rung: Rung) -> Rung | None:
         """The rung below; None for the first."""

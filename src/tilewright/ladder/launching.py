@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -81,18 +82,19 @@ class Ladder:
             arrays: by argument, inputs and outputs: PyTorch tensors, or anything with DLPack or
                 ``__cuda_array_interface__``, on one card.
             rung: its name; None for the last one that is meant for these sizes.
-            sizes: those that no shape gives. scalars: values in place of those in ``ladder.toml`` (``eps``).
+            sizes: those that no shape gives. scalars: values in place of those in ``ladder.toml`` (``epsilon``).
             stream: the handle of a CUDA stream; 0 is the default one.
 
         Returns:
             The rung that was launched.
 
         Raises:
-            TilewrightError: ``gpu/none`` (exit 3); ``ladder/…`` for arrays that the family does not take, naming the
-                limit; ``ladder/launch`` where the driver refuses the launch.
+            TilewrightError: ``gpu/none`` (exit 3); ``ladder/…`` for arrays and scalars that the family does not take,
+                naming the limit; ``ladder/launch`` where the driver refuses the launch.
         """
         views = {name: device_view_of(name, array, stream) for name, array in arrays.items()}
         whole = self._family(family)
+        check_scalars(whole, scalars or {})
         try:
             return self._launch(whole, flattened(whole, views), rung, sizes or {}, scalars or {}, stream)
         except DeviceError as fault:
@@ -112,35 +114,33 @@ class Ladder:
         scalars: Mapping[str, float],
         stream: int,
     ) -> Rung:
-        from cuda.core import Device
-
         dtype = element_type(family, views)
         first = next(iter(views.values()))
         shapes = tuple((n, v.shape, v.strides, v.dtype, v.device) for n, v in views.items())
         address = low_bits(views)
         key = (family.name, rung, dtype, shapes, address, tuple(sizes.items()), tuple(scalars.items()))
-        Device(first.device).set_current()
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plan(family, rung, dtype, views, sizes, scalars, first.device)
-            self._plans[key] = plan
-            if len(self._plans) > KEPT_PLANS:
-                self._plans.popitem(last=False)
-        own = {name: _Scratch(count_bytes, stream) for name, count_bytes in plan.scratch.items()}
-        stay = plan.kept.at(stream) if plan.kept is not None else {}
+        with on_card(first.device):
+            plan = self._plans.get(key)
+            if plan is None:
+                plan = self._plan(family, rung, dtype, views, sizes, scalars, first.device)
+                self._plans[key] = plan
+                if len(self._plans) > KEPT_PLANS:
+                    self._plans.popitem(last=False)
+            own = {name: _Scratch(count_bytes, stream) for name, count_bytes in plan.scratch.items()}
+            stay = plan.kept.at(stream) if plan.kept is not None else {}
 
-        def pointer(name: str) -> int:
-            return own[name].pointer if name in own else stay[name] if name in stay else views[name].pointer
+            def pointer(name: str) -> int:
+                return own[name].pointer if name in own else stay[name] if name in stay else views[name].pointer
 
-        for step in plan.steps:
-            for array in step.cleared:
-                fill(pointer(array.name), 0, array.storage_elements * array.dtype.item_bytes, stream)
-            one = _without_maps(step.launch, pointer)
-            arguments: list[np.generic | np.ndarray] = kernel_arguments(one, pointer)
-            launch_kernel(step.kernel.handle, one.grid, one.block, one.shared_bytes, stream, arguments)
-        for scratch in own.values():
-            scratch.release()
-        return plan.rung
+            for step in plan.steps:
+                for array in step.cleared:
+                    fill(pointer(array.name), 0, array.storage_elements * array.dtype.item_bytes, stream)
+                one = _without_maps(step.launch, pointer)
+                arguments: list[np.generic | np.ndarray] = kernel_arguments(one, pointer)
+                launch_kernel(step.kernel.handle, one.grid, one.block, one.shared_bytes, stream, arguments)
+            for scratch in own.values():
+                scratch.release()
+            return plan.rung
 
     def _plan(
         self,
@@ -236,6 +236,31 @@ def low_bits(views: Mapping[str, DeviceView]) -> int:
     for view in views.values():
         out |= view.pointer % _MOST_ALIGNED
     return out
+
+
+def check_scalars(family: Family, scalars: Mapping[str, float]) -> None:
+    """Raises TilewrightError: ``ladder/no_scalar`` for a name that is none of the family's numbers: a size is none."""
+    known = [arg["name"] for arg in family.args if isinstance(arg.get("value"), int | float)]
+    for name in scalars:
+        if name not in known:
+            hint = f"It has: {', '.join(known)}." if known else "It has none."
+            raise TilewrightError("ladder/no_scalar", f"{family.name} has no number '{name}'.", {}, hint)
+
+
+@contextmanager
+def on_card(index: int) -> Iterator[None]:
+    """That card is the current one, and behind it the caller's is again."""
+    from cuda.bindings import driver
+    from cuda.core import Device
+
+    card = Device(index)
+    before = checked(driver.cuCtxGetCurrent())
+    card.set_current()
+    try:
+        yield
+    finally:
+        if int(before) and int(checked(driver.cuCtxGetCurrent())) != int(before):
+            checked(driver.cuCtxSetCurrent(before))
 
 
 def check_alignment(rung: Rung, views: Mapping[str, DeviceView]) -> None:

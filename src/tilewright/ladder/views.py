@@ -47,6 +47,9 @@ def device_view_of(name: str, array: Any, stream: int) -> DeviceView:
     if hasattr(array, "data_ptr") and hasattr(array, "is_cuda"):  # PyTorch, without importing it
         if not array.is_cuda:
             raise _not_on_a_card(name)
+        if array.is_neg():  # a view that PyTorch negates whenever it reads it: memory holds the opposite
+            hint = "Give tensor.resolve_neg()."
+            raise TilewrightError("ladder/no_array", f"'{name}' is a negated view of its memory.", {}, hint)
         dtype = str(array.dtype).removeprefix("torch.")
         return DeviceView(array.data_ptr(), tuple(array.shape), array.stride(), dtype, array.device.index, array)
     if hasattr(array, "__dlpack_device__") and int(array.__dlpack_device__()[0]) == _IN_HOST_MEMORY:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder.family import Family, Rung
+from tilewright.ladder.family import Family, KernelLaunch, Rung
 from tilewright.ladder.specs import INCLUDE, rung_spec, sidecar_text
 
 
 def write_rung(family: Family, rung: Rung, dtype: str, folder: Path) -> tuple[Path, ...]:
     """Write a rung into a folder, so that `verify`, `analyze`, `prove` and `pipeline` take it.
 
-    A rung of one kernel gets ``NAME.toml`` and a reference. One of several gets ``NAME.KERNEL.toml`` for each, without:
-    no kernel of it computes the whole.
+    A rung of one kernel gets ``NAME.toml`` and a reference; without where it also writes arrays of its own, of which
+    the reference knows nothing. One of several gets ``NAME.KERNEL.toml`` for each, without: no kernel of it computes
+    the whole.
 
     Returns:
         The files.
@@ -36,10 +38,12 @@ def write_rung(family: Family, rung: Rung, dtype: str, folder: Path) -> tuple[Pa
         written.append(folder / "include" / header.name)
         shutil.copyfile(header, written[-1])
     is_whole = len(rung.launches) == 1
-    reference = f"{rung.name}_reference.py" if is_whole else ""
+    own = {arg["name"] for launch in rung.launches for arg in launch.args} - {arg["name"] for arg in family.args}
+    reference = f"{rung.name}_reference.py" if is_whole and not own else ""
     for launch in rung.launches:
         path = source.with_suffix(".toml" if is_whole else f".{launch.kernel}.toml")
-        path.write_text(sidecar_text(family, rung, launch, dtype, "include", reference), "utf-8")
+        text = sidecar_text(family, rung, _with_kept(rung, launch), dtype, "include", reference)
+        path.write_text(text, "utf-8")
         written.append(path)
     if reference:
         module = f"tilewright.ladder.references.{family.name}"
@@ -47,6 +51,12 @@ def write_rung(family: Family, rung: Rung, dtype: str, folder: Path) -> tuple[Pa
         (folder / reference).write_text(text, "utf-8")
         written.append(folder / reference)
     return tuple(written)
+
+
+def _with_kept(rung: Rung, launch: KernelLaunch) -> KernelLaunch:
+    """What stays from launch to launch is zero before the first one, and need not be written by any."""
+    kept = {"role": "inout", "fill": "zeros()"}
+    return replace(launch, args=tuple({**arg, **kept} if arg["name"] in rung.kept else arg for arg in launch.args))
 
 
 def only_rung(family: Family, rung: str | None) -> Rung:

@@ -1,0 +1,88 @@
+"""What a call from Python refuses before anything is launched, and what it leaves as it was."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tilewright import ops
+from tilewright.errors import TilewrightError
+from tilewright.ladder import launching
+from tilewright.ladder.family import load_families, load_family
+from tilewright.ladder.launching import check_scalars, on_card
+from tilewright.ladder.specs import operation_spec
+from tilewright.ladder.views import DeviceView, bound_operation, device_view_of, row_major
+
+
+def test_numbers_that_a_family_has_not_are_refused() -> None:
+    rmsnorm = load_family("rmsnorm")
+    check_scalars(rmsnorm, {"epsilon": 1e-3})
+    for name in ("eps", "R"):  # a size would let the kernel leave its arrays
+        with pytest.raises(TilewrightError, match=f"rmsnorm has no number '{name}'.*It has: epsilon"):
+            check_scalars(rmsnorm, {name: 1})
+    with pytest.raises(TilewrightError, match="relu has no number 'epsilon'"):
+        check_scalars(load_family("relu"), {"epsilon": 1})
+
+
+@pytest.mark.parametrize("family", load_families(), ids=lambda family: family.name)
+def test_the_numbers_of_an_operator_are_those_of_its_family(family: Any) -> None:
+    check_scalars(family, {arg.name: 1.0 for arg in ops._Signature(family).numbers})
+
+
+def test_a_negated_view_is_refused() -> None:
+    def tensor(is_negated: bool) -> Any:
+        return SimpleNamespace(
+            is_cuda=True,
+            is_neg=lambda: is_negated,
+            data_ptr=lambda: 4096,
+            dtype="torch.float32",
+            shape=(2,),
+            stride=lambda: (1,),
+            device=SimpleNamespace(index=0),
+        )
+
+    assert device_view_of("x", tensor(False), 0).dtype == "float32"
+    with pytest.raises(TilewrightError, match=r"'x' is a negated view.*resolve_neg"):
+        device_view_of("x", tensor(True), 0)
+
+
+def test_no_rung_names_the_limit() -> None:
+    with pytest.raises(TilewrightError, match=r"no rung of rope_half .*D = 33; 03_heads takes a multiple of 2"):
+        load_family("rope_half").best({"tokens": 1, "H": 1, "D": 33, "ld_x": 33}, "float32", lambda arch: True)
+
+
+def view(shape: tuple[int, ...], dtype: str) -> DeviceView:
+    return DeviceView(4096, shape, row_major(shape), dtype, 0, None)
+
+
+def test_a_table_without_rows_and_a_histogram_without_bins() -> None:
+    embedding = load_family("embedding")
+    arrays = {"indices": view((0,), "int64"), "weight": view((0, 16), "float32"), "y": view((0, 16), "float32")}
+    assert bound_operation(embedding, operation_spec(embedding, "float32"), arrays).sizes["V"] == 0
+    histogram = load_family("histogram")
+    arrays = {"x": view((7,), "int32"), "counts": view((0,), "int64")}
+    assert bound_operation(histogram, operation_spec(histogram, "int32"), arrays).sizes["bins"] == 0
+
+
+def test_the_current_card_stays_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = pytest.importorskip("cuda.bindings.driver")
+    core = pytest.importorskip("cuda.core")
+    current = [7]
+    monkeypatch.setattr(
+        core, "Device", lambda index: SimpleNamespace(set_current=lambda: driver.cuCtxSetCurrent(index))
+    )
+    monkeypatch.setattr(driver, "cuCtxGetCurrent", lambda: current[0])
+    monkeypatch.setattr(driver, "cuCtxSetCurrent", lambda context: current.__setitem__(0, context))
+    monkeypatch.setattr(launching, "checked", lambda result: result)
+    with on_card(9):
+        assert current == [9]
+    assert current == [7]
+    with pytest.raises(ZeroDivisionError), on_card(9):
+        assert 1 // 0
+    assert current == [7]
+    current[0] = 0  # none was current
+    with on_card(9):
+        pass
+    assert current == [9]
