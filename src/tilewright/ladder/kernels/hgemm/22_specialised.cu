@@ -28,7 +28,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
     extern __shared__ unsigned char shared[];
     __shared__ Stages<STAGES> stages;
     unsigned char* tiles = aligned_for_swizzle(shared);
-    const int warpgroup = threadIdx.x / 128;
+    const int warpgroup = warpgroup_of_block();
     const Place place = place_of<GROUP>(blockIdx.x, (M + BM - 1) / BM, (N + BN - 1) / BN);
     const int first_row = place.row * BM;
     const int first_column = place.column * BN;

@@ -30,7 +30,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
     extern __shared__ unsigned char shared[];
     __shared__ Stages<STAGES> stages;
     unsigned char* tiles = aligned_for_swizzle(shared);
-    const int warpgroup = threadIdx.x / 128;
+    const int warpgroup = warpgroup_of_block();
     const int rank = cluster_rank();
     constexpr int ROWS = CLUSTER * BM;  // of a cluster's tile
     const Place place = place_of<GROUP>(blockIdx.x / CLUSTER, (M + ROWS - 1) / ROWS, (N + BN - 1) / BN);

@@ -39,7 +39,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
     extern __shared__ unsigned char shared[];
     __shared__ Stages<STAGES> stages;
     unsigned char* tiles = aligned_for_swizzle(shared);
-    const int warpgroup = threadIdx.x / 128;
+    const int warpgroup = warpgroup_of_block();
     const int rank = cluster_rank();
     constexpr int ROWS = CLUSTER * BM;  // of a cluster's tile
     const int rows = (M + ROWS - 1) / ROWS;
@@ -48,7 +48,11 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
     const int first_tile = blockIdx.x / CLUSTER;
     const int step = gridDim.x / CLUSTER;
 
-    if (threadIdx.x == 0) stages.template begin<CLUSTER * CONSUMERS>();
+    if (threadIdx.x == 0) {
+        prefetch_map(&a_map);
+        prefetch_map(&b_map);
+        stages.template begin<CLUSTER * CONSUMERS>();
+    }
     cluster_arrive();  // the other block's mbarriers are there, too
     cluster_wait();
 

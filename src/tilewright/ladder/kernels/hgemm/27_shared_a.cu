@@ -40,7 +40,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
     __shared__ Stages<STAGES> stages;
     unsigned char* tiles = aligned_for_swizzle(shared);
     float* sums_tile = reinterpret_cast<float*>(tiles);  // [BM][SUMS_ROW], once the ring is done with
-    const int warpgroup = threadIdx.x / 128;
+    const int warpgroup = warpgroup_of_block();
     const int rank = cluster_rank();
     const int part = rank / SHARERS;
     const int sharer = rank % SHARERS;
@@ -52,7 +52,11 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
     const int first_k = all * part / PARTS;  // parts differ by one tile of k at the most; one may have none
     const int k_tiles = all * (part + 1) / PARTS - first_k;
 
-    if (threadIdx.x == 0) stages.template begin<SHARERS * CONSUMERS>();
+    if (threadIdx.x == 0) {
+        prefetch_map(&a_map);
+        prefetch_map(&b_map);
+        stages.template begin<SHARERS * CONSUMERS>();
+    }
     cluster_arrive();  // the others' mbarriers are there, too
     cluster_wait();
 

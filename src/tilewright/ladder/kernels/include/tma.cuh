@@ -37,6 +37,11 @@ __device__ __forceinline__ void copy_bytes(void* to, const void* from, int count
                  : "memory");
 }
 
+// The map itself is read from memory: so that the first copy does not wait for it.
+__device__ __forceinline__ void prefetch_map(const TensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
 // The same box into the same place of every block of the cluster whose bit is set; it counts on the mbarrier there.
 __device__ __forceinline__ void copy_box_to_blocks(void* to, const TensorMap* map, int column, int row,
                                                    Arrivals* arrivals, int blocks) {

@@ -39,6 +39,10 @@ __device__ __forceinline__ void fewer_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
+// Number of the thread's warpgroup in its block. The shuffle tells the compiler that it is the same in all lanes: what
+// depends on it, as descriptors do, it keeps in uniform registers, where wgmma wants them.
+__device__ __forceinline__ int warpgroup_of_block() { return __shfl_sync(0xffffffff, threadIdx.x / 128, 0); }
+
 // Row and column in a warpgroup's tile of its sum i.
 __device__ __forceinline__ int sum_row(int thread, int i) {
     return thread % 128 / 32 * 16 + thread % 32 / 4 + (i & 2) * 4;
