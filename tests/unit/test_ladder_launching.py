@@ -53,6 +53,28 @@ def test_no_rung_names_the_limit() -> None:
         load_family("rope_half").best({"tokens": 1, "H": 1, "D": 33, "ld_x": 33}, "float32", lambda arch: True)
 
 
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("rmsnorm", "C"),
+        ("layernorm", "C"),
+        ("add_rmsnorm", "C"),
+        ("add_layernorm", "C"),
+        ("sgemv", "M"),
+        ("transpose", "N"),
+    ],
+)
+def test_counters_of_32_bits_do_not_pass_their_end(name: str, size: str) -> None:
+    """A thread's next column, or a block's first row, would be negative beyond."""
+    family = load_family(name)
+    most = (1 << 31) - 1
+    sizes = dict.fromkeys(family.sizes["default"], 1)
+    sizes |= {each: most for each in sizes if each == size or (each.startswith("ld_") and size != "M")}
+    with pytest.raises(TilewrightError, match=f"{size} = {most}; .* takes at most 214748"):
+        family.best(sizes, "float32", lambda arch: True)
+    assert family.best({**sizes, size: most - 1024}, "float32", lambda arch: True)
+
+
 def view(shape: tuple[int, ...], dtype: str) -> DeviceView:
     return DeviceView(4096, shape, row_major(shape), dtype, 0, None)
 
