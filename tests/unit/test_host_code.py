@@ -6,10 +6,10 @@ import pytest
 
 from tilewright.errors import TilewrightError
 from tilewright.launch.expressions import Name
-from tilewright.launch.host_code import definitions, launch_sites
+from tilewright.launch.host_code import definitions, instantiations_of, launch_sites
 from tilewright.launch.host_expressions import read_host_expression, shown
 from tilewright.source.reader import read_source
-from tilewright.workflow.template_arguments import template_arguments
+from tilewright.workflow.template_arguments import other_instantiation, template_arguments
 
 HOST = """\
 #define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
@@ -120,6 +120,43 @@ def test_an_instantiation_of_the_host_template() -> None:
 def test_a_macro_that_launches() -> None:
     host = "#define RUN(S) k<S, 8><<<1, 1>>>(n)\nvoid run(int n) { RUN(48); }"
     assert arguments(host)[0]["BM"] == "48"
+
+
+INSTANCE = "template __global__ void k<{}, 8>(const float*, float*, int);"
+
+
+def test_an_explicit_instantiation_says_what_no_launch_does() -> None:
+    unknown = "void run(int n) { k<n, 8><<<1, 1>>>(n); }"
+    for host in (INSTANCE.format("(TM > 4)"), f"{unknown}\n{INSTANCE.format('(TM > 4)')}"):
+        assert arguments(host)[0] == {"BM": "(TM > 4)", "BK": "8", "T": "float", "Z": "4"}
+    values, note = arguments(f"{INSTANCE.format(64)}\n// {INSTANCE.format(48)}\n{INSTANCE.format(32)}")
+    assert values["BM"] == "64"
+    assert "line 4; the file also instantiates <32, 8>" in note
+    known = "void run(int n) { k<16, 8><<<n, 1>>>(n); }"
+    assert arguments(f"{INSTANCE.format(64)}\n{known}")[0]["BM"] == "16"  # what is launched is what is meant
+
+
+def test_where_an_instantiation_is_found() -> None:
+    text = (
+        "template <> struct k<4>; void f() { a.template k<8>(); }\nextern template void ns::k<f<1, 2>>(int (*)(int));"
+    )
+    (one,) = instantiations_of(text, "ns::k")
+    assert (one.line, one.template, text[one.end or 0 :]) == (2, ("f<1, 2>",), ");")
+    assert not instantiations_of(text, "other::k")
+    (one,) = instantiations_of("template decltype(k<8>) k<8>;", "k")
+    assert one.end is None
+    (one,) = instantiations_of("#define K(n) \\\n template void k<n>(int);\n", "k")
+    assert one.in_macro
+
+
+@pytest.mark.parametrize(("other", "refused"), [("TM * 4", False), ("32", False), ("64", True)])
+def test_one_file_makes_one_instance(other: str, refused: bool) -> None:
+    host = f"{INSTANCE.format(32)}\n{INSTANCE.format(other)}"
+    source = read_source(KERNEL.format(host=host).encode(), "k.cu")
+    found = other_instantiation(source, source.kernel(None), ("32", "8", "float", "4"))
+    assert (found is not None) == refused
+    if found is not None:
+        assert ("k<64, 8>" in found.message, found.line) == (True, 5)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,19 @@ def line_of(text: str, part: str) -> int:
     return text[: text.index(part)].count("\n") + 1
 
 
+def test_an_instance_is_named_with_its_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "gemm.toml"
+    for name in ("gemm<float, 64>", "ns::gemm <(A > B), f<2, 3>>"):
+        path.write_text(GEMM.replace('kernel = "gemm"', f'kernel = "{name}"'))
+        assert load_sidecar(path).kernel == name.split("<")[0].strip()
+    assert load_sidecar(path).template == ("(A > B)", "f<2, 3>")
+    assert find_sidecar(tmp_path / "gemm.cu", "gemm") == path
+    path.write_text('template = ["32"]\n' + GEMM.replace('kernel = "gemm"', 'kernel = "gemm<64>"'))
+    with pytest.raises(TilewrightError, match="Keep one of them") as caught:
+        load_sidecar(path)
+    assert (caught.value.code, caught.value.facts["line"]) == ("launch/template_arguments", 1)
+
+
 def test_reads_everything(tmp_path: Path) -> None:
     (tmp_path / "ref.py").write_text("def reference(**inputs): return {}\n")
     (tmp_path / "headers").mkdir()

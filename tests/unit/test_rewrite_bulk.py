@@ -308,6 +308,19 @@ def test_a_second_declaration_of_the_kernel_is_refused() -> None:
     assert "more than once" in found.message
 
 
+INSTANCE = "template {}void k<64>(float *, float *, int, int);\n"
+
+
+@pytest.mark.parametrize("kind", ["", "__global__ ", "__global__ __launch_bounds__(64) "])
+def test_instantiations_take_the_maps_too(kind: str) -> None:
+    text = kernel(LOOP).replace("__global__", "template <int B>\n__global__") + INSTANCE.format(kind)
+    more = ", const __grid_constant__ TileMap, int);\n"
+    assert written(tma, read(text)).text.endswith(INSTANCE.format(kind or "__global__ ").replace(");\n", more))
+    found = tma.rewrite(read(f"{text}#define MORE {INSTANCE.format(kind)}"), 2, STATIC_LIMIT)
+    assert isinstance(found, Refusal)
+    assert (found.line, "a macro instantiates `k`" in found.message) == (text.count("\n") + 1, True)
+
+
 def test_alignment_of_the_source_is_raised() -> None:
     assert "__shared__ __align__(128) float As_ring[STAGES][32][16];" in written(tma, read(kernel(LOOP))).text
 

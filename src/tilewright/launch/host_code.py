@@ -169,6 +169,67 @@ def _is_template(code: str, at: int, end: int) -> bool:
     return found is not None
 
 
+def angle_list(code: str, at: int) -> tuple[tuple[str, ...], int]:
+    """The arguments of the template list that opens at ``at``, and where it closes; -1 where it does not."""
+    found: list[str] = []
+    depth, begin, index = 0, at + 1, at
+    while 0 <= index < len(code) and code[index] not in ";{}":
+        if code[index] in "([":
+            index = closing(code, index)  # (a > b) is one argument
+            if index < 0:
+                break
+        elif code[index] == "<":
+            depth += 1
+        elif code[index] == ">" and code[index - 1] != "-":
+            depth -= 1
+        if depth == 0 or (depth == 1 and code[index] == ","):
+            found.append(code[begin:index].strip())
+            begin = index + 1
+        if depth == 0:
+            return tuple(a for a in found if a), index
+        index += 1
+    return (), -1
+
+
+@dataclass(frozen=True)
+class Instantiation:
+    """``template __global__ void gemm<128>(…);``: an explicit instantiation of a kernel template.
+
+    Attributes:
+        start: where it begins. template: the texts of its arguments.
+        end: where the parenthesis stands that closes its parameters; None where it has none (``template decltype(…)``).
+        in_macro: it stands in a ``#define``.
+    """
+
+    start: int
+    line: int
+    template: tuple[str, ...]
+    end: int | None
+    in_macro: bool
+
+
+def instantiations_of(text: str, kernel: str) -> tuple[Instantiation, ...]:
+    """Every explicit instantiation of a kernel template in a file, in order; its namespaces may be left out."""
+    code = bare(text)
+    found: list[Instantiation] = []
+    name = kernel.split("::")[-1]
+    for match in re.finditer(
+        rf"(?<![\w.:>])template\b(?!\s*<)[^;{{}}<]*?((?:\b\w+\s*::\s*)*\b{re.escape(name)})\s*<", code
+    ):
+        called = "".join(match[1].split())
+        if not f"::{kernel}".endswith(f"::{called}") and not called.endswith(f"::{kernel}"):
+            continue
+        arguments, close = angle_list(code, match.end() - 1)
+        if close < 0:
+            continue
+        opened = re.compile(r"\s*\(").match(code, close + 1)
+        end = closing(code, opened.end() - 1) if opened is not None else -1
+        line = code.count("\n", 0, match.start()) + 1
+        in_macro = _in_macro(text, match.start())
+        found.append(Instantiation(match.start(), line, arguments, end if end >= 0 else None, in_macro))
+    return tuple(found)
+
+
 def _named(code: str, at: int) -> tuple[int, str, tuple[str, ...]] | None:
     """(start, name, template arguments) of the kernel whose ``<<<`` stands at ``at``."""
     end = at

@@ -12,6 +12,7 @@ from tilewright.errors import TilewrightError
 from tilewright.launch.bind import BoundLaunch, bind
 from tilewright.launch.dtypes import DTYPES, DType, contradiction, read_c_type
 from tilewright.launch.expressions import Expression, Number, Place, parse_call
+from tilewright.launch.kernel_names import is_same_kernel, kernel_and_template, kernel_of_file
 from tilewright.launch.spec import ArgSpec, BuildSpec, Fill, LaunchSpec, Role, Triple
 from tilewright.launch.structs import grouped, struct_of
 from tilewright.launch.toml_lines import read_lines
@@ -40,10 +41,10 @@ def find_sidecar(kernel_file: Path, kernel: str | None = None) -> Path | None:
     if kernel is not None:
         bare = kernel.split("::")[-1]
         named = kernel_file.with_name(f"{kernel_file.stem}.{bare}.toml")
-        said = _names_kernel(named)
+        said = kernel_of_file(named)
         if named.is_file() and (said is None or said.split("::")[-1] != bare or is_same_kernel(said, kernel)):
             return named  # one for another kernel is an error of whoever named it so; of another namespace, none
-        said = _names_kernel(plain)
+        said = kernel_of_file(plain)
         return plain if plain.is_file() and (said is None or is_same_kernel(said, kernel)) else None
     if plain.is_file():
         return plain
@@ -53,11 +54,6 @@ def find_sidecar(kernel_file: Path, kernel: str | None = None) -> Path | None:
         return None
     rivals = [file for file in folder.glob("*.toml") if file.name.startswith(prefix) and file.is_file()]
     return rivals[0] if len(rivals) == 1 else None
-
-
-def is_same_kernel(one: str, other: str) -> bool:
-    """Whether two names may be one kernel's: alike, or one of them without its namespace."""
-    return one == other or (one.split("::")[-1] == other.split("::")[-1] and ("::" in one) != ("::" in other))
 
 
 def load_sidecar(path: Path) -> LaunchSpec:
@@ -82,10 +78,11 @@ def parse_sidecar(text: str, path: Path) -> LaunchSpec:
     root = Table((), data, str(path), read_lines(text)).only(*_KEYS)
     launch = root.table("launch", required=True).only("grid", "block", "shared_bytes")
     triton = read_triton(root)
+    kernel, template = kernel_and_template(root)
     return LaunchSpec(
         path=path,
-        kernel=root.text("kernel"),
-        template=root.texts("template"),
+        kernel=kernel,
+        template=template,
         arch=root.optional_text("arch"),
         build=_build(root.table("build"), path.parent),
         grid=_triple(launch, "grid"),
@@ -169,15 +166,6 @@ def _check_member(spec: LaunchSpec, index: int, owner: str, name: str, kind: str
     if c_type.is_pointer or c_type.dtype is not None:
         message = f"'{owner}' is '{shown}' in the signature, which is no structure and has no members."
         raise spec.error(("args", index, "name"), "argument_type", message)
-
-
-def _names_kernel(path: Path) -> str | None:
-    """The kernel that a file names; None where it cannot be told (loading it will report why)."""
-    try:
-        name = tomllib.loads(path.read_text("utf-8")).get("kernel")
-    except (OSError, ValueError):
-        return None
-    return name if isinstance(name, str) else None
 
 
 def _bad_toml(message: str, text: str, path: Path) -> TilewrightError:

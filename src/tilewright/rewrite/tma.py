@@ -14,6 +14,7 @@ from tilewright.kloop.boxes import TARGET_ALIGNMENT_BYTES
 from tilewright.kloop.kernel import Refusal, SharedArray, TiledKernel
 from tilewright.kloop.row_map import Box, RowMap
 from tilewright.launch.bind import LaunchChange
+from tilewright.launch.host_code import Instantiation, instantiations_of
 from tilewright.launch.tensor_maps import FlagArg, TensorMapArg
 from tilewright.rewrite.bulk import MAX_EXPECTED_BYTES, led_back, rows_of
 from tilewright.rewrite.context import Context
@@ -46,7 +47,10 @@ def rewrite(
     place = _parameters(kernel)
     if isinstance(place, Refusal):
         return place
-    writer = _Writer(context, boxes, place)
+    instances = _instantiations(kernel)
+    if isinstance(instances, Refusal):
+        return instances
+    writer = _Writer(context, boxes, place, instances)
     text = finish(kernel.text, writer.edits())
     diff = unified_diff(kernel.handed_in, text, kernel.file, f"{kernel.file} (tma, {stages} stages)")
     return RewrittenSource("tma", stages, text, diff, 1, context.launch_bytes, context.remedy, change=writer.change())
@@ -89,6 +93,22 @@ def _parameters(kernel: TiledKernel) -> tuple[int, int] | Refusal:
     return Refusal("not_understood", "the kernel's parameters are not understood", kernel.line)
 
 
+def _instantiations(kernel: TiledKernel) -> tuple[Instantiation, ...] | Refusal:
+    """The explicit instantiations, which name the same parameters."""
+    made = instantiations_of(kernel.text.decode("latin-1"), kernel.name)  # a byte is a character: offsets stay
+    for each in (i for i in made if i.in_macro):
+        what = f"a macro instantiates `{kernel.name}`: its parameters would have to change there, too"
+        return Refusal("not_understood", what, kernel.line_of(each.start), "write the instantiation out")
+    return tuple(i for i in made if i.end is not None)
+
+
+def _instantiated(kernel: TiledKernel, each: Instantiation, types: list[str]) -> list[Edit]:
+    """An instantiation with more parameters; where it leaves ``__global__`` out, no compiler takes them without it."""
+    end, begin = each.end or each.start, each.start + len("template")
+    more = [] if b"__global__" in kernel.text[begin:end] else [Edit(begin, begin, " __global__")]
+    return [*more, Edit(end, end, "".join(f", {t}" for t in types))]
+
+
 def _is_declaration(text: bytes, at: int) -> bool:
     """Whether a name in front of a parenthesis is a kernel's, and no call of something."""
     start = max(text.rfind(mark, 0, at) for mark in (b";", b"}", b"{", b"#"))
@@ -128,10 +148,17 @@ class _Context(Context):
 
 
 class _Writer:
-    def __init__(self, context: Context, boxes: tuple[tuple[RowMap, Box], ...], place: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        boxes: tuple[tuple[RowMap, Box], ...],
+        place: tuple[int, int],
+        instances: tuple[Instantiation, ...],
+    ) -> None:
         self.c = context
         self.boxes = boxes
         self.opening, self.end = place
+        self.instances = instances
         self.ring = RingWriter(context, tensor=True)
         n = context.names
         self.maps = [n.fresh(f"{m.name}_map") for m, _ in boxes]
@@ -145,7 +172,9 @@ class _Writer:
         text, opening = self.c.kernel.text, self.opening
         column = len(text[line_start(text, opening) : opening + 1].decode().expandtabs(8))
         lines = "".join(f",\n{' ' * column}{a}" for a in [*added, f"int {self.flag}"])
-        return [*edits, Edit(self.end, self.end, lines)]
+        types = [f"const __grid_constant__ {kind}"] * len(added) + ["int"]
+        made = [edit for each in self.instances for edit in _instantiated(self.c.kernel, each, types)]
+        return [*edits, Edit(self.end, self.end, lines), *made]
 
     def change(self) -> LaunchChange:
         """The maps, the flag that says whether they could be made, and what else the flag depends on."""

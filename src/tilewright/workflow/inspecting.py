@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tilewright import __version__
 from tilewright.errors import EXIT_OK, EXIT_REFUSED, TilewrightError
-from tilewright.launch.sidecar import is_same_kernel
+from tilewright.launch.kernel_names import is_same_kernel
 from tilewright.receipt import record, reports
 from tilewright.settings import Settings
 from tilewright.workflow.reading import read_file, sidecar_for

@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
-from tilewright.launch.sidecar import find_sidecar, is_same_kernel, load_sidecar
+from tilewright.launch.kernel_names import is_same_kernel
+from tilewright.launch.sidecar import find_sidecar, load_sidecar
 from tilewright.launch.spec import LaunchSpec
 
 

@@ -36,6 +36,7 @@ from tilewright.workflow.records import (
 )
 from tilewright.workflow.retiling import retiled
 from tilewright.workflow.study import Planned, StudiedVariant, Study
+from tilewright.workflow.template_arguments import other_instantiation
 from tilewright.workflow.threads import with_threads
 from tilewright.workflow.trip_sets import ragged_sets, trip_sets
 from tilewright.workflow.understanding import understand
@@ -71,7 +72,9 @@ def study(
         baseline_resources=resources_record(opened.baseline, dynamic),
         notes=opened.notes if spec is not None else (*opened.notes, NO_SIDECAR),
     )
-    understood = understand(opened.kernel, opened.block, opened.shared_bytes, opened.no_alias)
+    understood = other_instantiation(opened.source, opened.function, opened.template) or understand(
+        opened.kernel, opened.block, opened.shared_bytes, opened.no_alias
+    )
     if not isinstance(understood, Refusal):
         understood = confirm(understood, opened.compiler) or understood
     if isinstance(understood, Refusal):

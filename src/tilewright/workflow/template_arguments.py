@@ -7,8 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.errors import TilewrightError
+from tilewright.kloop.kernel import Refusal
 from tilewright.launch.expressions import Number
-from tilewright.launch.host_code import LaunchSite, bare, closing, definitions, launch_sites, split_spans
+from tilewright.launch.host_code import (
+    LaunchSite,
+    bare,
+    closing,
+    definitions,
+    instantiations_of,
+    launch_sites,
+    split_spans,
+)
 from tilewright.launch.host_expressions import read_host_expression
 from tilewright.launch.spec import LaunchSpec
 from tilewright.source.lexical import Macro
@@ -31,7 +40,7 @@ class TemplateArguments:
 
 
 def template_arguments(source: KernelSource, function: KernelFunction, spec: LaunchSpec | None) -> TemplateArguments:
-    """The sidecar's arguments, else those of the file's first launch, else the parameters' defaults.
+    """The sidecar's arguments, else those of the file's first launch or explicit instantiation, else the defaults.
 
     A name that only the host function around a launch knows (``const int BM = 128;``) is replaced by what it means.
 
@@ -41,18 +50,7 @@ def template_arguments(source: KernelSource, function: KernelFunction, spec: Lau
     given: list[str | None] = list(spec.template) if spec is not None else []
     note, unknown = "", ""
     if not given and function.template:
-        text = source.text.decode()
-        sites = [site for site in launch_sites(text, function.name) if site.template]
-        read = [_resolved(text, site, source, function) for site in sites]
-        if read:
-            given = list(read[0])
-            unknown = next((t for t, r in zip(sites[0].template, read[0], strict=False) if r is None), "")
-            others = [f"<{', '.join(map(str, r))}>" for r in dict.fromkeys(map(tuple, read[1:])) if r != tuple(read[0])]
-            if others:
-                note = (
-                    f"template arguments <{', '.join(map(str, given))}> are those of the launch at line "
-                    f"{sites[0].line}; the file also launches {', '.join(others)}"
-                )
+        given, note, unknown = _in_the_file(source, function)
     if len(given) > len(function.template):
         message = f"{function.name} takes {len(function.template)} template arguments, the sidecar names {len(given)}."
         if spec is not None and spec.template:
@@ -66,6 +64,34 @@ def template_arguments(source: KernelSource, function: KernelFunction, spec: Lau
     return TemplateArguments(out, note)
 
 
+def _in_the_file(source: KernelSource, function: KernelFunction) -> tuple[list[str | None], str, str]:
+    """(arguments, which others there are, what only the running host code knows) of the file's launches.
+
+    Where nothing launches the template, or a launch passes what is not known, an explicit instantiation says it.
+    """
+    text = source.text.decode()
+    sites = [site for site in launch_sites(text, function.name) if site.template]
+    read: list[tuple[int, list[str | None]]] = [(s.line, _resolved(text, s, source, function)) for s in sites]
+    kind, does = "launch", "launches"
+    made = [i for i in instantiations_of(text, function.qualified) if i.template and not i.in_macro]
+    first = zip(sites[0].template, read[0][1], strict=False) if read else ()
+    unknown = next((said for said, known in first if known is None), "")
+    if made and (not read or None in read[0][1]):
+        read, unknown = [(i.line, list(i.template)) for i in made], ""
+        kind, does = "instantiation", "instantiates"
+    if not read:
+        return [], "", ""
+    line, given = read[0]
+    others = [f"<{', '.join(map(str, r))}>" for r in dict.fromkeys(tuple(r) for _, r in read[1:]) if r != tuple(given)]
+    if not others:
+        return given, "", unknown
+    note = (
+        f"template arguments <{', '.join(map(str, given))}> are those of the {kind} at line {line}; "
+        f"the file also {does} {', '.join(others)}"
+    )
+    return given, note, unknown
+
+
 def instantiations(source: KernelSource, function: KernelFunction) -> list[tuple[int, tuple[str | None, ...]]]:
     """(line, arguments) of every launch in the file: constants evaluated, defaults filled in, None where not known."""
     text = source.text.decode()
@@ -76,6 +102,19 @@ def instantiations(source: KernelSource, function: KernelFunction) -> list[tuple
         defaults = [p.default or None for p in function.template[len(given) :]]
         out.append((site.line, tuple(evaluated(a, names) for a in (*given, *defaults))))
     return out
+
+
+def other_instantiation(source: KernelSource, function: KernelFunction, template: tuple[str, ...]) -> Refusal | None:
+    """Refuses where the file itself makes the template with other arguments: a variant is made for its own alone."""
+    names = open_kernel(source, function, {}).constants.names()
+    own = [evaluated(a, names) for a in template]
+    for made in instantiations_of(source.text.decode(), function.qualified) if template else ():
+        given = (*made.template, *(p.default for p in function.template[len(made.template) :]))
+        if not made.in_macro and [evaluated(a, names) for a in given] != own:
+            what = f"the file also instantiates {function.name}<{', '.join(made.template)}>"
+            why = f"{what}: a variant is made for <{', '.join(template)}> alone, and would have to be right for both"
+            return Refusal("not_understood", why, made.line, "put the other instantiation into a file of its own")
+    return None
 
 
 def evaluated(argument: str | None, names: Mapping[str, int]) -> str | None:
