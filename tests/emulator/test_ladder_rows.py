@@ -82,6 +82,7 @@ def test_the_rung_for_a_length() -> None:
     assert best(32768, "float32", rows=264) == "04_registers"  # enough rows for all SMs
     assert best(131073, "bfloat16") == "07_ring"
     assert best(131072, "float32", has_clusters=False) == "05_split"
+    assert [best(c, "float16") for c in (67107840, 67107841)] == ["05_split", "03_online"]  # 65,535 blocks a row
     assert best(32768, "float32", has_clusters=False) == "04_registers"
 
 

@@ -65,6 +65,24 @@ def test_a_broken_twin_is_caught(name: str, which: str, old: str, new: str, size
     assert not all(run_emulated(compiled, what, attempt=attempt).passed for attempt in (0, 1))
 
 
+@pytest.mark.parametrize(("name", "size"), [("reduce", "small"), ("dot", "small"), ("reduce_rows", "wide")])
+def test_the_last_block_alone_writes_the_result(name: str, size: str) -> None:
+    """Whoever writes it too soon is put right by the last, which the emulator runs to its end behind the others."""
+    family = load_family(name)
+    rung = family.rung("last_block" if name != "reduce_rows" else "split")
+    what = operation(family, "float32", family.sizes[size])
+    text = rung.file.read_text("utf-8")
+    careless = text.replace("if (!is_last) return;", "")
+    assert careless != text
+    stores = []
+    for source in (text, careless):
+        compiled = built(family, rung, text=source)
+        stores.append(run_emulated(compiled, what, counters=True).counters["mix_store_global"])
+        blocks = np.prod(bound_launches(compiled.spec, what.sizes, compiled.constants)[0].grid)
+    results = what.expected["y"].size
+    assert stores == [blocks + results, 2 * blocks]
+
+
 # Family, element type, sizes: a block that is not full, one that is, several, and a walk of several rounds.
 SIZED = [
     ("reduce", "float16", 1000),

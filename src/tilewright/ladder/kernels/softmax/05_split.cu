@@ -1,4 +1,4 @@
-// Rows of any length, by many blocks each, in two launches. The first finds the maximum and the sum of every part; the
+// Long rows, by many blocks each, in two launches. The first finds the maximum and the sum of every part; the
 // second merges those of its row, in their order, so that the bits are the same every time, and writes the results.
 //
 // The row is read twice, but the second launch begins with what the first read last: that much of it is in L2.
