@@ -108,3 +108,9 @@ def test_the_current_card_stays_the_callers(monkeypatch: pytest.MonkeyPatch) -> 
     with on_card(9):
         pass
     assert current == [9]
+
+
+@pytest.mark.parametrize("name", ["../kernels/relu", "relu/", "", ".", ".."])
+def test_a_family_is_no_path(name: str) -> None:
+    with pytest.raises(TilewrightError, match="there is no family"):
+        load_family(name)

@@ -340,6 +340,8 @@ def load_family(name: str, folder: Path = KERNELS) -> Family:
 
     file = folder / name / "ladder.toml"
     try:
+        if Path(name).name != name:  # a path, which may lead anywhere
+            raise OSError
         text = file.read_text("utf-8")
         data = tomllib.loads(text)
     except OSError:
