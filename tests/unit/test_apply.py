@@ -241,3 +241,65 @@ def test_launches_of_one_file_are_alike(tmp_path: Path, first: str, second: str,
     else:
         apply(file)
         assert path.read_text() != text
+
+
+NAMESAKES = (
+    "namespace a {\n__global__ void k(float* a) {\n    a[0] = 1;\n}\n}\n"
+    "namespace b {\n__global__ void k(float* a) {\n    a[0] = 3;\n}\n"
+    "void run(float* a) {\n    cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, 16);\n"
+    "    k<<<1, 64, 16>>>(a);\n}\n}\n"
+    "void run(float* a) {\n    a::k<<<1, 32>>>(a);\n    b::k<<<1, 64, 16>>>(a);\n}\n"
+)
+
+
+def namesake_receipt(path: Path, text: str, line: int, launch: Launch) -> Path:
+    kernel = Kernel(str(path), "k", line, hashlib.sha256(text.encode()).hexdigest())
+    return receipt_for(path, text, launch, launch.changed_bytes or 0, kernel=kernel)
+
+
+@pytest.mark.parametrize(
+    ("line", "edits"),
+    [
+        (
+            2,
+            [
+                (
+                    "    a::k<<<1, 32>>>",
+                    f"    {ASKS.replace('(k', '(a::k')}\n    a::k<<<1, 32, 65536>>>",
+                ),
+            ],
+        ),
+        (
+            7,
+            [
+                ("Size, 16);\n    k<<<1, 64, 16>>>", "Size, 65536);\n    k<<<1, 64, 65536>>>"),
+                ("    b::k<<<1, 64, 16>>>", f"    {ASKS.replace('(k', '(b::k')}\n    b::k<<<1, 64, 65536>>>"),
+            ],
+        ),
+    ],
+)
+def test_a_namesake_keeps_its_launches(tmp_path: Path, line: int, edits: list[tuple[str, str]]) -> None:
+    path = tmp_path / "k.cu"
+    apply(namesake_receipt(path, NAMESAKES, line, Launch(changed_bytes=65536)))
+    wanted = NAMESAKES.replace("a[0] = ", "a[0] = 2 * ")
+    for old, new in edits:
+        assert wanted.count(old) == 1
+        wanted = wanted.replace(old, new)
+    assert path.read_text() == wanted
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "using namespace a;\nvoid run(float* a) {\n    k<<<1, 32>>>(a);\n}\n",
+        f"void run(float* a) {{\n    a::k<<<1, 32>>>(a);\n    {ASKS}\n}}\n",
+    ],
+)
+def test_a_launch_that_may_be_a_namesakes_is_refused(tmp_path: Path, host: str) -> None:
+    path = tmp_path / "k.cu"
+    text = NAMESAKES.split("void run(float* a) {\n    a::k")[0] + host
+    file = namesake_receipt(path, text, 2, Launch(changed_bytes=65536))
+    with pytest.raises(TilewrightError, match="a::k or of b::k") as caught:
+        apply(file)
+    assert (caught.value.code, path.read_text()) == ("apply/launch_unclear", text)
+    apply(namesake_receipt(path, text, 2, Launch()))  # the launch stays as it is, whichever it is of

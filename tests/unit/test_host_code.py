@@ -8,6 +8,7 @@ from tilewright.errors import TilewrightError
 from tilewright.launch.expressions import Name
 from tilewright.launch.host_code import definitions, instantiations_of, launch_sites
 from tilewright.launch.host_expressions import read_host_expression, shown
+from tilewright.launch.kernel_names import launches_of
 from tilewright.source.reader import read_source
 from tilewright.workflow.template_arguments import other_instantiation, template_arguments
 
@@ -167,3 +168,28 @@ def test_what_only_the_running_host_knows_is_asked_for(host: str) -> None:
     with pytest.raises(TilewrightError) as caught:
         arguments(host)
     assert caught.value.code == "source/template_arguments"
+
+
+def test_a_name_is_looked_up_from_the_inside_out() -> None:
+    text = (
+        "namespace a { void f() { k<1><<<1, 1>>>(); a::k<2><<<1, 1>>>(); ::k<3><<<1, 1>>>(); } }\n"
+        "namespace a::b { void f() { k<4><<<1, 1>>>(); } }\n"
+        "namespace { void f() { k<5><<<1, 1>>>(); c::k<6><<<1, 1>>>(); } }\n"
+    )
+    names = ("k", "a::k")
+    own = {name: [s.template[0] for s in launches_of(text, name, names)[0]] for name in names}
+    assert own == {"k": ["3", "5"], "a::k": ["1", "2", "4"]}
+    assert [s.template for s in launches_of(text, "k", names)[1]] == [("6",)]
+    assert len(launches_of(text, "a::k", {"a::k"})[0]) == 6  # nothing else is called so
+
+
+def test_kernels_of_one_name_are_both_named() -> None:
+    kernel = "__global__ void k(int *a) { a[0] = 1; }"
+    two = read_source(f"namespace a {{ {kernel} }}\nnamespace b {{ {kernel} }}".encode(), "k.cu")
+    for name in (None, "k"):
+        with pytest.raises(TilewrightError, match=r"a::k.* b::k") as caught:
+            two.kernel(name)
+        assert (caught.value.code, "--kernel a::k" in caught.value.hint) == ("source/several_kernels", True)
+    assert two.kernel("b::k").line == 2
+    mixed = read_source(f"{kernel}\nnamespace b {{ {kernel} }}".encode(), "k.cu")
+    assert mixed.kernel("k").line == 1

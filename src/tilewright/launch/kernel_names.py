@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 
-from tilewright.launch.host_code import angle_list
+from tilewright.launch.host_code import LaunchSite, angle_list, bare, closing, launch_sites
 from tilewright.launch.toml_table import Table
 
 
@@ -35,6 +37,44 @@ def kernel_and_template(root: Table) -> tuple[str, tuple[str, ...]]:
         message = f"the sidecar's kernel is {written}, and its template = [{', '.join(map(repr, template))}]."
         raise root.place("template").error("template_arguments", message, "Keep one of them.")
     return name, own or template
+
+
+def launches_of(
+    text: str, kernel: str, namesakes: Collection[str] = ()
+) -> tuple[tuple[LaunchSite, ...], tuple[LaunchSite, ...]]:
+    """(launches of one kernel in a file, launches that may be its or a namesake's), each in order.
+
+    Args:
+        kernel: with its namespaces. namesakes: kernels of the file that differ from it in those alone, itself included.
+    """
+    sites = launch_sites(text, kernel.split("::")[-1])
+    if set(namesakes) <= {kernel}:
+        return sites, ()
+    code = bare(text)
+    meant = [kernel_meant(code, site.start, namesakes) for site in sites]
+    own = tuple(site for site, name in zip(sites, meant, strict=True) if name == kernel)
+    return own, tuple(site for site, name in zip(sites, meant, strict=True) if name is None)
+
+
+def kernel_meant(code: str, at: int, names: Collection[str]) -> str | None:
+    """Which of some kernels a name at ``at`` stands for, by the namespaces around it; None where that does not tell.
+
+    Args:
+        code: without comments (:func:`tilewright.launch.host_code.bare`). names: with their namespaces.
+    """
+    written = re.compile(r"(::)?\s*((?:\w+\s*::\s*)*\w+)").match(code, at)
+    if written is None:
+        return None
+    called = "".join(written[2].split())
+    around: list[str] = []
+    for opened in re.finditer(r"\bnamespace\s+(\w+(?:\s*::\s*\w+)*)\s*\{", code[:at]):
+        if closing(code, opened.end() - 1) > at:
+            around += "".join(opened[1].split()).split("::")
+    for depth in range(0 if written[1] else len(around), -1, -1):
+        full = "::".join([*around[:depth], called])
+        if full in names:
+            return full
+    return None
 
 
 def split_instance(name: str) -> tuple[str, tuple[str, ...]]:

@@ -81,13 +81,18 @@ class KernelSource:
     def line(self, offset: int) -> int:
         return lexical.line_of(self.text, offset)
 
+    def namesakes(self, function: KernelFunction) -> frozenset[str]:
+        """The kernels of the file that are called like one, in whatever namespace: itself, and any other."""
+        return frozenset(k.qualified for k in self.kernels if k.name == function.name)
+
     def kernel(self, name: str | None) -> KernelFunction:
         """The kernel of that name, or the only one.
 
         Raises:
             TilewrightError: ``source/no_kernel``, ``source/unknown_kernel``, ``source/several_kernels``.
         """
-        names = [k.name for k in self.kernels]
+        bare = {k.name for k in self.kernels}
+        names = [k.name if len(bare) == len(self.kernels) else k.qualified for k in self.kernels]
         if not names:
             raise TilewrightError(
                 "source/no_kernel",
@@ -104,7 +109,14 @@ class KernelSource:
                     f"Name one: --kernel {names[0]}.",
                 )
             return self.kernels[0]
-        found = [k for k in self.kernels if name in (k.name, k.qualified)]
+        found = [k for k in self.kernels if k.qualified == name] or [k for k in self.kernels if k.name == name]
+        if len({k.qualified for k in found}) > 1:
+            raise TilewrightError(
+                "source/several_kernels",
+                f"{name} may be {' or '.join(f'{k.qualified} (line {k.line})' for k in found)}.",
+                {"file": self.file},
+                f"Name one with its namespace: --kernel {found[0].qualified}, or in the sidecar.",
+            )
         if len(found) > 1:
             lines = ", ".join(str(k.line) for k in found)
             raise TilewrightError(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tilewright.errors import EXIT_REFUSED, TilewrightError
 from tilewright.launch.host_code import LaunchSite, bare, closing, definitions, launch_sites, split_spans
+from tilewright.launch.kernel_names import kernel_meant, launches_of
 from tilewright.receipt.record import Kernel, Launch, Variant
-from tilewright.source.reader import open_kernel, read_source
+from tilewright.source.reader import KernelFunction, KernelSource, open_kernel, read_source
 from tilewright.workflow.launch_mentions import surely_before, unseen_launch
 from tilewright.workflow.template_arguments import evaluated, instantiations
 
@@ -30,10 +31,16 @@ def with_launches(before: str, kernel: Kernel, variant: Variant, opt_in_bytes: i
     """
     text, launch = variant.source, variant.launch or Launch()
     name = kernel.name
-    sites = launch_sites(text, name)
-    if len(sites) != len(launch_sites(before, name)):
+    if len(launch_sites(text, name)) != len(launch_sites(before, name)):
         raise _refused(kernel, None, "launch_sites", "The variant's text does not hold the launches of the file.")
-    _check_instantiations(kernel, before)
+    source = read_source(before.encode(), kernel.file)
+    function = _function(source, kernel)
+    names = source.namesakes(function)
+    sites, unclear = launches_of(text, function.qualified, names)
+    if unclear and launch != Launch():
+        what = f"The launch may be one of {' or of '.join(sorted(names))}; that of {function.qualified} changes."
+        raise _refused(kernel, unclear[0].line, "launch_unclear", what)
+    _check_instantiations(kernel, source, function)
     _check_alike(kernel, text, sites, launch.changed_bytes is not None)
     if launch.extra_args:
         wanted = ", ".join(launch.extra_args)
@@ -42,7 +49,7 @@ def with_launches(before: str, kernel: Kernel, variant: Variant, opt_in_bytes: i
     if launch.changes_grid:
         _check_grid(kernel, text, sites, launch)
     if sites and (launch.changes_grid or launch.changed_bytes is not None):
-        _check_in_sight(kernel, text, sites)
+        _check_in_sight(kernel, text, launch_sites(text, name))
     if launch.changed_bytes is None:
         return text, ()
     if not sites:
@@ -56,18 +63,23 @@ def with_launches(before: str, kernel: Kernel, variant: Variant, opt_in_bytes: i
         edits.append(_bytes_edit(site, launch.changed_bytes))
         notes.append(f"line {site.line}: launched with {launch.changed_bytes} dynamic bytes")
     if asks:
-        made, told = _attributes(kernel, text, sites, launch.changed_bytes)
+        present = _present(kernel, text, function.qualified, names)
+        made, told = _attributes(kernel, text, sites, launch.changed_bytes, present)
         edits += made
         notes += told
     return _edited(text, edits), (*notes, f"launches of {name} in other files, if any, need the same bytes")
 
 
-def _check_instantiations(kernel: Kernel, before: str) -> None:
+def _function(source: KernelSource, kernel: Kernel) -> KernelFunction:
+    """The kernel that the receipt is about: of several of that name, the one at its line."""
+    here = [k for k in source.kernels if k.name == kernel.name and k.line == kernel.line]
+    return here[0] if len(here) == 1 else source.kernel(kernel.name)
+
+
+def _check_instantiations(kernel: Kernel, source: KernelSource, function: KernelFunction) -> None:
     """The kernel's text serves every instantiation of it; the receipt has verified one."""
     if not kernel.template:
         return
-    source = read_source(before.encode(), kernel.file)
-    function = source.kernel(kernel.name)
     names = open_kernel(source, function, {}).constants.names()
     verified = tuple(evaluated(argument, names) for argument in kernel.template)
     for line, arguments in instantiations(source, function):
@@ -138,12 +150,15 @@ def _bytes_edit(site: LaunchSite, size_bytes: int) -> Edit:
 
 
 def _attributes(
-    kernel: Kernel, text: str, sites: Sequence[LaunchSite], size_bytes: int
+    kernel: Kernel,
+    text: str,
+    sites: Sequence[LaunchSite],
+    size_bytes: int,
+    present: Sequence[tuple[int, int, int]],
 ) -> tuple[list[Edit], list[str]]:
     """``cudaFuncSetAttribute``: calls that are there get the new bytes; a launch that none precedes gets its own."""
     edits: list[Edit] = []
     notes: list[str] = []
-    present = _present(text, kernel.name)
     if present:
         lines = sorted({text.count("\n", 0, start) + 1 for _, start, _ in present})
         notes.append(f"line {', '.join(map(str, lines))}: cudaFuncSetAttribute allows {size_bytes} bytes")
@@ -170,17 +185,28 @@ def _attributes(
     return edits, notes
 
 
-def _present(text: str, name: str) -> list[tuple[int, int, int]]:
+def _present(kernel: Kernel, text: str, own: str, names: Collection[str]) -> list[tuple[int, int, int]]:
     """Calls for this kernel: where each begins, and where it has its bytes."""
     code = bare(text)
     found: list[tuple[int, int, int]] = []
     for match in re.finditer(r"\b(?:cuda|hip)FuncSetAttribute\s*\(", code):
         end = closing(code, match.end() - 1)
         spans = list(split_spans(code, match.end(), end)) if end > 0 else []
-        first = code[slice(*spans[0])] if spans else ""
-        if len(spans) == 3 and re.search(rf"\b{re.escape(name)}\b", first) and ATTRIBUTE in code[slice(*spans[1])]:
+        named = _named(kernel.name).search(code, *spans[0]) if spans else None
+        if len(spans) != 3 or named is None or ATTRIBUTE not in code[slice(*spans[1])]:
+            continue
+        meant = own if len(names) == 1 else kernel_meant(code, named.start(), names)
+        if meant is None:
+            line = code.count("\n", 0, match.start()) + 1
+            message = f"The call may be for one of {' or of '.join(sorted(names))}; that for {own} changes."
+            raise _refused(kernel, line, "launch_unclear", message)
+        if meant == own:
             found.append((match.start(), *spans[2]))
     return found
+
+
+def _named(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:::\s*)?(?:\b\w+\s*::\s*)*\b{re.escape(name)}\b")
 
 
 def _edited(text: str, edits: list[Edit]) -> str:

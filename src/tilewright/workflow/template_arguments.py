@@ -15,10 +15,10 @@ from tilewright.launch.host_code import (
     closing,
     definitions,
     instantiations_of,
-    launch_sites,
     split_spans,
 )
 from tilewright.launch.host_expressions import read_host_expression
+from tilewright.launch.kernel_names import launches_of
 from tilewright.launch.spec import LaunchSpec
 from tilewright.source.lexical import Macro
 from tilewright.source.reader import KernelFunction, KernelSource, open_kernel
@@ -70,7 +70,7 @@ def _in_the_file(source: KernelSource, function: KernelFunction) -> tuple[list[s
     Where nothing launches the template, or a launch passes what is not known, an explicit instantiation says it.
     """
     text = source.text.decode()
-    sites = [site for site in launch_sites(text, function.name) if site.template]
+    sites = [s for s in launches_of(text, function.qualified, source.namesakes(function))[0] if s.template]
     read: list[tuple[int, list[str | None]]] = [(s.line, _resolved(text, s, source, function)) for s in sites]
     kind, does = "launch", "launches"
     made = [i for i in instantiations_of(text, function.qualified) if i.template and not i.in_macro]
@@ -97,7 +97,7 @@ def instantiations(source: KernelSource, function: KernelFunction) -> list[tuple
     text = source.text.decode()
     names = open_kernel(source, function, {}).constants.names()
     out: list[tuple[int, tuple[str | None, ...]]] = []
-    for site in launch_sites(text, function.name):
+    for site in launches_of(text, function.qualified, source.namesakes(function))[0]:
         given = _resolved(text, site, source, function)
         defaults = [p.default or None for p in function.template[len(given) :]]
         out.append((site.line, tuple(evaluated(a, names) for a in (*given, *defaults))))

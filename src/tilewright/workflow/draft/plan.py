@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from tilewright.launch.dtypes import DTYPES, DType, read_c_type
 from tilewright.launch.expressions import Name, Node, Number
-from tilewright.launch.host_code import LaunchSite, bare, closing, definitions, launch_sites, split_spans
+from tilewright.launch.host_code import LaunchSite, bare, closing, definitions, split_spans
 from tilewright.launch.host_expressions import read_host_expression, shown
+from tilewright.launch.kernel_names import launches_of
 from tilewright.source.lexical import Macro, expand
 from tilewright.source.reader import OpenKernel
 
@@ -117,7 +118,7 @@ def leading_extent(name: str, parameters: tuple[Parameter, ...]) -> str | None:
 def planned(kernel: OpenKernel, parameters: tuple[Parameter, ...]) -> Plan | Unclear | None:
     """The plan of the file's first launch; None where the file has none."""
     text = kernel.source.text.decode()
-    sites = launch_sites(text, kernel.function.name)
+    sites, _ = launches_of(text, kernel.function.qualified, kernel.source.namesakes(kernel.function))
     if not sites:
         return None
     site = next((s for s in sites if not s.in_macro and len(s.arguments) == len(parameters)), None)
