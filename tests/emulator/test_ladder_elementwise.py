@@ -192,6 +192,21 @@ def test_a_broken_twin_is_caught(name: str, which: str, old: str, new: str, size
     assert not all(run_emulated(compiled, what, attempt=attempt).passed for attempt in (0, 1))
 
 
+def test_indices_beyond_32_bits_are_divided_whole() -> None:
+    """No emulated array is so long: the index is taken 2**33 rows further, and its row as many back."""
+    family = load_family("embedding")
+    rung = family.rung("in_flight")
+    what = operation(family, "float32", family.sizes["ragged"])
+    division = "auto [place, part] = divide(first, steps);"
+    far = (division, f"{division.replace('first', 'first + (1LL << 33) * steps')} place -= 1LL << 33;")
+    assert run_emulated(built(family, rung, "float32", edited(rung, far)), what).passed
+    header = rung.file.parents[1] / "include" / "divide.cuh"
+    wide = "if (index >> 32) return {index / by, static_cast<int>(index % by)};"
+    narrow = header.read_text("utf-8").replace("#pragma once", "").replace(wide, "")
+    careless = edited(rung, far, ('#include "divide.cuh"', narrow))
+    assert not run_emulated(built(family, rung, "float32", careless), what).passed
+
+
 # What stands in activations.cuh, and what a broken twin has: family, element type.
 WRONG_FUNCTIONS = [
     ("relu", "float32", "relu(to_float(", "fmaxf(0.0f, to_float("),  # drops NaN
