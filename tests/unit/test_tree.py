@@ -11,7 +11,7 @@ from tilewright.cli.app import main
 from tilewright.errors import TilewrightError
 from tilewright.receipt.tree import render_tree, worst
 from tilewright.settings import Settings
-from tilewright.workflow import tree
+from tilewright.workflow import pipeline, tree
 from tilewright.workflow.tree import Options, cuda_files, pipeline_tree
 
 PLAIN = "__global__ void f(float* a) { a[threadIdx.x] = 1; }\n__global__ void g(float* a) { a[threadIdx.x] += 1; }\n"
@@ -116,8 +116,30 @@ def test_json_and_an_empty_folder(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert [r["kernel"]["name"] for r in report["receipts"]] == ["gemm"]
     assert sorted(p.name for p in (tmp_path / "t").iterdir()) == ["tiled.cu"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(TilewrightError, match="holds no"):
+    with pytest.raises(TilewrightError, match="it is empty"):
         pipeline_tree(tmp_path / "empty", options(tmp_path))
+
+
+def test_a_folder_of_results_says_whose_they_are(tmp_path: Path) -> None:
+    """With `--out .` the receipt lies beside the source, which is found all the same; alone, it says what it is of."""
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "tiled.cu").write_text(TILED)
+    asked = {"arch": "sm_86", "stages": (2,), "variants": ("ldg",), "settings": Settings(cache_dir=tmp_path / "cache")}
+    made = pipeline(here / "tiled.cu", out=here, run=False, **asked)  # type: ignore[arg-type]
+    assert {"receipt.json", "tiled.ldg.unverified.cu"} <= {p.name for p in here.iterdir()}
+    assert [p.name for p in cuda_files(here)] == ["tiled.cu"]
+    (here / "tiled.cu").unlink()
+    with pytest.raises(TilewrightError, match=r"receipt.json.* earlier run wrote \(tiled.ldg.unverified.cu") as caught:
+        pipeline_tree(here, options(tmp_path))
+    assert f"The receipt is of {made.receipt.kernel.file}: name that file" in caught.value.hint
+    with pytest.raises(TilewrightError, match="This is a receipt") as caught:
+        pipeline(here / "receipt.json", run=False, **asked)  # type: ignore[arg-type]
+    assert "tilewright apply" in caught.value.hint
+    (here / "receipt.json").write_text("{}")
+    with pytest.raises(TilewrightError, match="earlier run") as caught:
+        pipeline_tree(here, options(tmp_path))
+    assert caught.value.hint == "Name a .cu file, or a folder that holds one."
 
 
 def test_the_worst_exit_code() -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
-from tilewright.receipt.record import Receipt, Variant, from_json, to_json
+from tilewright.receipt.record import VARIANT_NAMES, Receipt, Variant, from_json, to_json
 
 RECEIPT_NAME = "receipt.json"
 UNVERIFIED = ".unverified"
 HOST_SUFFIX = ".launch.cuh"
+_GENERATED = re.compile(rf".+\.(?:{'|'.join(VARIANT_NAMES)})\d*(?:{re.escape(UNVERIFIED)})?\.(?:cu|diff|launch\.cuh)")
 
 
 def source_name(kernel_file: str, variant: Variant) -> str:
@@ -29,6 +31,11 @@ def diff_name(kernel_file: str, variant: Variant) -> str:
 def host_name(kernel_file: str, variant: Variant) -> str:
     """``igemm.tma3.launch.cuh``, beside the source; ``igemm.tma3.unverified.launch.cuh`` unless it is accepted."""
     return f"{_stem(kernel_file, variant)}{_mark(variant)}{HOST_SUFFIX}"
+
+
+def is_generated(name: str) -> bool:
+    """Whether a file is called as `write_out` calls a variant's source, diff or host code."""
+    return _GENERATED.fullmatch(name) is not None
 
 
 def _stem(kernel_file: str, variant: Variant) -> str:

@@ -13,6 +13,10 @@ from tilewright.errors import TilewrightError
 from tilewright.launch.kernel_names import is_same_kernel
 from tilewright.launch.sidecar import find_sidecar, load_sidecar
 from tilewright.launch.spec import LaunchSpec
+from tilewright.receipt.record import from_json
+from tilewright.receipt.write import RECEIPT_NAME, is_generated
+
+_LISTED = 4  # names of other files in a message
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,8 @@ def read_file(path: Path) -> bytes:
     """The bytes of a source file, without a byte order mark.
 
     Raises:
-        TilewrightError: ``source/no_file``, ``source/no_cu_files``, ``source/is_directory``, ``source/unreadable``.
+        TilewrightError: ``source/no_file``, ``source/no_cu_files``, ``source/is_directory``, ``source/unreadable``,
+            ``source/not_text``.
     """
     facts = {"file": str(path)}
     try:
@@ -37,13 +42,15 @@ def read_file(path: Path) -> bytes:
     if is_folder:
         found = sorted(p.name for p in path.glob("*.cu"))
         if not found:
-            raise TilewrightError("source/no_cu_files", "The folder holds no .cu file.", facts, "Name a .cu file.")
+            raise no_sources(path)
         raise TilewrightError(
             "source/is_directory",
             f"This is a folder with {len(found)} .cu files; one file at a time.",
             facts,
             f"Name one: {path / found[0]}",
         )
+    if path.suffix == ".json" and (hint := _about(path)):
+        raise TilewrightError("source/not_text", "This is a receipt, no CUDA C++.", facts, hint)
     try:
         return path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except FileNotFoundError:
@@ -52,6 +59,31 @@ def read_file(path: Path) -> bytes:
         raise TilewrightError(
             "source/unreadable", f"The file cannot be read: {error.strerror or error}.", facts
         ) from None
+
+
+def no_sources(folder: Path) -> TilewrightError:
+    """``source/no_cu_files``: what a folder without CUDA sources of the user's holds instead, and what to do."""
+    names = sorted(p.name + "/" * p.is_dir() for p in folder.iterdir()) if folder.is_dir() else []
+    made = [name for name in names if is_generated(name)]
+    have = [_some([name for name in names if name not in made])] if len(made) < len(names) else []
+    have += [f"what an earlier run wrote ({_some(made)})"] if made else []
+    message = "The folder holds no CUDA source (.cu, .cuh) of yours: "
+    message += f"it has {' and '.join(have)}." if have else "it is empty."
+    hint = _about(folder / RECEIPT_NAME) or "Name a .cu file, or a folder that holds one."
+    return TilewrightError("source/no_cu_files", message, {"file": str(folder)}, hint)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join([*names[:_LISTED], *(["…"] if len(names) > _LISTED else [])])
+
+
+def _about(receipt: Path) -> str:
+    """What to do with a receipt; "" where a file is none of ours."""
+    try:
+        kernel = from_json(receipt.read_bytes()).kernel.file
+    except (OSError, ValueError, TilewrightError):
+        return ""
+    return f"The receipt is of {kernel}: name that file, or put a variant into it: `tilewright apply {receipt}`."
 
 
 def sidecar_for(path: Path, spec: Path | None, kernel: str | None) -> LaunchSpec | None:

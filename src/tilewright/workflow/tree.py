@@ -12,10 +12,10 @@ from pathlib import Path
 from tilewright.errors import EXIT_BAD_INPUT, TilewrightError
 from tilewright.receipt.record import Receipt
 from tilewright.receipt.tree import TreeError, TreeReport, worst
-from tilewright.receipt.write import RECEIPT_NAME
+from tilewright.receipt.write import RECEIPT_NAME, is_generated
 from tilewright.settings import Settings
 from tilewright.workflow.main_job import pipeline
-from tilewright.workflow.reading import read_file
+from tilewright.workflow.reading import no_sources, read_file
 
 SUFFIXES = (".cu", ".cuh")
 SKIPPED = frozenset(("build", "node_modules", "__pycache__", "venv"))
@@ -67,9 +67,7 @@ def pipeline_tree(root: Path, options: Options, *, jobs: int = 1, progress: Prog
     say = progress or (lambda _: None)
     files = sorted(cuda_files(root))
     if not files:
-        raise TilewrightError(
-            "source/no_cu_files", "The folder holds no .cu or .cuh file.", {"file": str(root)}, "Name a .cu file."
-        )
+        raise no_sources(root)
     tasks: list[_Task] = []
     errors: list[TreeError] = []
     for path in files:
@@ -100,9 +98,8 @@ def pipeline_tree(root: Path, options: Options, *, jobs: int = 1, progress: Prog
 def cuda_files(root: Path) -> Iterator[Path]:
     """CUDA sources below a folder, without hidden folders, build folders and what an earlier run wrote."""
     for folder, below, names in os.walk(root):
-        if RECEIPT_NAME in names:
-            below.clear()
-            continue
+        if RECEIPT_NAME in names:  # beside it may lie the user's own: `--out .`
+            names = [name for name in names if not is_generated(name)]
         below[:] = sorted(d for d in below if not d.startswith(".") and d not in SKIPPED and "cmake-build" not in d)
         for name in sorted(names):
             if name.endswith(SUFFIXES) and not name.startswith("."):
