@@ -9,7 +9,8 @@ from tilewright.launch.expressions import Name
 from tilewright.launch.host_code import definitions, instantiations_of, launch_sites
 from tilewright.launch.host_expressions import read_host_expression, shown
 from tilewright.launch.kernel_names import launches_of
-from tilewright.source.reader import read_source
+from tilewright.source.reader import open_kernel, read_source
+from tilewright.workflow.draft.plan import Plan, parameters_of, planned
 from tilewright.workflow.template_arguments import other_instantiation, template_arguments
 
 HOST = """\
@@ -59,6 +60,16 @@ def test_locals_of_the_host_function() -> None:
         ("(M - 1) / BN + 1", "(M - 1) // BN + 1"),
         ("N >> 5", "N // 32"),
         ("ceil(float(N) / 32)", "ceil_div(N, 32)"),
+        ("ceil(N / 32)", "N // 32"),  # C rounds down before ceil sees it
+        ("ceil((float)(N / BN))", "N // BN"),
+        ("ceil(N / 32.0f)", "ceil_div(N, 32)"),
+        ("(int)ceil((N * 1.0) / BN)", "ceil_div(N, BN)"),
+        ("std::ceil(static_cast<double>(N) / BN) / 2", "ceil_div(N, BN) // 2"),
+        ("ceil((N + 15) / 16)", "ceil_div(N, 16)"),
+        ("ceil((N + 15) / 16.0)", "ceil_div(N + 15, 16)"),
+        ("ceil((int)(N / 16.0))", "N // 16"),
+        ("ceil(real_n / BN)", "ceil_div(real_n, BN)"),
+        ("N / 16.0", "N // 16"),
         ("cdiv(M, 4) * 2", "ceil_div(M, 4) * 2"),
         ("static_cast<int>(a.x) / (b * 2)", "a_x // (b * 2)"),
         ("a - (b - c)", "a - (b - c)"),
@@ -68,12 +79,62 @@ def test_locals_of_the_host_function() -> None:
     ],
 )
 def test_expressions(text: str, want: str) -> None:
-    node = read_host_expression(text, lambda name: Name(name.replace(".", "_")))
+    node = read_host_expression(text, lambda name: Name(name.replace(".", "_")), is_real=lambda n: n == "real_n")
     assert node is not None
     assert shown(node) == want
 
 
-ODD = ["a ? b : c", "f(x)", "a[0]", "", "x &", "sizeof(Thing)", "a << b", "08", "1e999", "-" * 900 + "1", "(" * 900]
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [("ceil(UP(N))", "N // 16"), ("ceil(REAL(N))", "ceil_div(N, 16)"), ("UP(N)", "N // 16")],
+)
+def test_what_a_macro_computes_in_decides_too(text: str, want: str) -> None:
+    bodies = {"UP": "({} / 16)", "REAL": "({} / 16.0)"}
+    node = read_host_expression(text, Name, lambda f, a: bodies[f].format(*a) if f in bodies else None)
+    assert node is not None
+    assert shown(node) == want
+
+
+@pytest.mark.parametrize(
+    ("host", "grid"),
+    [
+        ("k<<<ceil(n / 32), 32>>>(a, n);", "n // 32"),
+        ("k<<<ceil(n / 32.0), 32>>>(a, n);", "ceil_div(n, 32)"),
+        ("float m = n; k<<<ceil(m / 32), 32>>>(a, n);", "ceil_div(n, 32)"),
+        ("auto m = 1.0f * n; k<<<ceil(m / 32), 32>>>(a, n);", "ceil_div(n, 32)"),
+        ("int m = n / 32.0; k<<<ceil(m), 32>>>(a, n);", "n // 32"),
+        ("float m = n / 32; k<<<ceil(m), 32>>>(a, n);", None),
+        ("k<<<ceil(n * 0.5f), 32>>>(a, n);", None),
+    ],
+)
+def test_a_grid_is_what_the_host_code_computes(host: str, grid: str | None) -> None:
+    text = f"__global__ void k(float *a, int n) {{ a[n] = 1; }}\nvoid run(float *a, int n) {{ {host} }}\n"
+    source = read_source(text.encode(), "k.cu")
+    opened = open_kernel(source, source.kernel(None), {})
+    parameters = parameters_of(opened)
+    assert isinstance(parameters, tuple)
+    found = planned(opened, parameters)
+    assert isinstance(found, Plan) == (grid is not None), found
+    if isinstance(found, Plan):
+        assert found.grid[0] == grid
+
+
+ODD = [
+    "ceil(N * 0.5)",
+    "N / 16.0 * 2",
+    "ceil(N / 16.0 + 1)",
+    "a ? b : c",
+    "f(x)",
+    "a[0]",
+    "",
+    "x &",
+    "sizeof(Thing)",
+    "a << b",
+    "08",
+    "1e999",
+    "-" * 900 + "1",
+    "(" * 900,
+]
 
 
 @pytest.mark.parametrize("text", ODD)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from tilewright.launch.expressions import Binary, Call, Name, Node, Number, Unary
 from tilewright.source.device_split import words
@@ -35,20 +36,90 @@ _MAX_DEPTH = 12
 _MAX_NESTED = 60  # parentheses and signs inside each other; far beyond anything a launch needs
 
 
-def read_host_expression(text: str, resolve: Resolve, expand: Expand | None = None, depth: int = 0) -> Node | None:
+def read_host_expression(
+    text: str,
+    resolve: Resolve,
+    expand: Expand | None = None,
+    depth: int = 0,
+    is_real: Callable[[str], bool] | None = None,
+) -> Node | None:
     """The tree of a C integer expression, or None where it holds what the sidecar's expressions cannot say.
 
     ``/`` is C's whole division; ``(a + b - 1) / b`` becomes ``ceil_div``, and so do ``ceil(float(a) / b)`` and calls of
-    functions with such a name.
+    functions with such a name. ``ceil(a / b)`` of whole numbers is what C computes: ``a // b``.
+
+    Args:
+        is_real: whether a name is declared as ``float`` or ``double``; what `resolve` gives does not tell.
     """
-    if depth > _MAX_DEPTH or len(text) > 2000:
-        return None
     try:
-        reader = _Reader(text, resolve, expand, depth)
-        root = reader.expression(0)
-        return root if reader.at == len(reader.tokens) else None
+        return _whole(_read(text, _Names(resolve, expand, is_real or (lambda _: False)), depth))
     except _Unreadable:
         return None
+
+
+@dataclass(frozen=True)
+class _Names:
+    resolve: Resolve
+    expand: Expand | None
+    is_real: Callable[[str], bool]
+
+
+def _read(text: str, names: _Names, depth: int) -> Node:
+    """The tree with marks: what C computes in floating point is ``float(…)``, and its division ``/``."""
+    if depth > _MAX_DEPTH or len(text) > 2000:
+        raise _Unreadable
+    reader = _Reader(text, names, depth)
+    root = reader.expression(0)
+    if reader.at < len(reader.tokens):
+        raise _Unreadable
+    return root
+
+
+def _is_real(node: Node) -> bool:
+    return (isinstance(node, Call) and node.function == "float") or (
+        isinstance(node, Number) and isinstance(node.value, float)
+    )
+
+
+def _real(node: Node) -> Node:
+    return node if _is_real(node) else Call("float", (node,))
+
+
+def _bare(node: Node) -> Node:
+    """A tree without the mark at its root; 16.0 is 16."""
+    if isinstance(node, Call) and node.function == "float":
+        return node.arguments[0]
+    if isinstance(node, Number) and isinstance(node.value, float) and node.value.is_integer():
+        return Number(int(node.value))
+    return node
+
+
+def _whole(node: Node) -> Node:
+    """What an integer gets of a value: division rounds down. Quotients that were computed with are not said."""
+    if isinstance(node, Number) or not _is_real(node):
+        return node
+    inner = _bare(node)
+    if isinstance(inner, Binary) and inner.operator == "/":
+        if _divides(inner.left) or _divides(inner.right):
+            raise _Unreadable
+        return Binary("//", inner.left, inner.right)
+    if _divides(inner):
+        raise _Unreadable
+    return inner
+
+
+def _divides(node: Node) -> bool:
+    """Whether a tree holds a division in floating point, or a number that is not whole."""
+    match node:
+        case Binary(operator, left, right):
+            return operator == "/" or _divides(left) or _divides(right)
+        case Call(_, arguments):
+            return any(_divides(a) for a in arguments)
+        case Unary(_, operand):
+            return _divides(operand)
+        case Number(value):
+            return isinstance(value, float) and not value.is_integer()
+    return False
 
 
 class _Unreadable(Exception):  # noqa: N818 - internal: becomes None
@@ -56,8 +127,8 @@ class _Unreadable(Exception):  # noqa: N818 - internal: becomes None
 
 
 class _Reader:
-    def __init__(self, text: str, resolve: Resolve, expand: Expand | None, depth: int) -> None:
-        self.resolve, self.expand, self.depth = resolve, expand, depth
+    def __init__(self, text: str, names: _Names, depth: int) -> None:
+        self.names, self.depth = names, depth
         self.tokens: list[tuple[str, str]] = []
         self.at = self.nested = 0
         position, end = 0, len(text.rstrip())
@@ -105,14 +176,15 @@ class _Reader:
         if kind == "name":
             return self.name(text)
         if text == "-":
-            return Unary("-", self.unary())
+            operand = self.unary()
+            return _real(Unary("-", _bare(operand))) if _is_real(operand) else Unary("-", operand)
         if text == "+":
             return self.unary()
         if text != "(":
             raise _Unreadable
         inside = self._until_close()
         if inside and all(word in _CAST for _, word in inside):
-            return self.unary()
+            return _cast((word for _, word in inside), self.unary())
         self.at -= len(inside) + 1
         inner = self.expression(0)
         self.expect(")")
@@ -128,15 +200,16 @@ class _Reader:
 
     def name(self, text: str) -> Node:
         if text in ("static_cast", "reinterpret_cast") and self.peek() == "<":
-            while self.take()[1] != ">":
-                pass
-            return self.unary()
+            kinds: list[str] = []
+            while (word := self.take()[1]) != ">":
+                kinds.append(word)
+            return _cast(kinds, self.unary())
         if self.peek() == "(":
             return self.call(text)
-        found = self.resolve(text.removeprefix("::"))
+        found = self.names.resolve(text.removeprefix("::"))
         if found is None:
             raise _Unreadable
-        return found
+        return _real(found) if self.names.is_real(text) else found
 
     def call(self, function: str) -> Node:
         self.take()
@@ -151,12 +224,13 @@ class _Reader:
             self.at = begin
             inner = self.expression(0)
             self.expect(")")
-            return inner
-        expansion = self.expand(function, texts) if self.expand is not None else None
+            return _cast((function,), inner)
+        expansion = self.names.expand(function, texts) if self.names.expand is not None else None
         if expansion is not None:
-            tree = read_host_expression(expansion, self.resolve, self.expand, self.depth + 1)
-            if tree is not None:
-                return tree
+            try:
+                return _read(expansion, self.names, self.depth + 1)
+            except _Unreadable:
+                pass  # a function whose name says what it does may be called
         self.at = begin
         arguments: list[Node] = []
         while self.at < end - 1:
@@ -191,20 +265,43 @@ def _arguments(tokens: list[tuple[str, str]]) -> list[str]:
     return [text.strip() for text in texts if text.strip()]
 
 
+def _cast(kinds: Iterable[str], node: Node) -> Node:
+    """A value as another type: ``(float)`` makes division that of C's floating point, ``(int)`` rounds down."""
+    named = set(kinds)
+    if named & {"float", "double"}:
+        return _real(node)
+    return node if "auto" in named else _bare(_whole(node))
+
+
 def _called(function: str, arguments: tuple[Node, ...]) -> Node:
     if function in _MIN_MAX and arguments:
-        return Call(_MIN_MAX[function], arguments)
+        found = Call(_MIN_MAX[function], tuple(_bare(_whole(a)) for a in arguments))
+        return _real(found) if any(_is_real(a) for a in arguments) else found
     if function in _CEIL and len(arguments) == 1:
-        inner = arguments[0]
-        if isinstance(inner, Binary) and inner.operator == "//":
-            return Call("ceil_div", (inner.left, inner.right))
-        return inner
+        inner = _bare(arguments[0])
+        parts = (inner.left, inner.right) if isinstance(inner, Binary) and inner.operator == "/" else ()
+        if parts and not any(_divides(part) for part in parts):
+            return _real(Call("ceil_div", parts))
+        if _divides(inner):
+            raise _Unreadable
+        return _real(inner)  # whole already: C rounds down before ceil sees it
     if _CEIL_DIV.fullmatch(function) and len(arguments) == 2:
-        return Call("ceil_div", arguments)
+        return Call("ceil_div", tuple(_bare(_whole(a)) for a in arguments))
     raise _Unreadable
 
 
 def _combined(symbol: str, left: Node, right: Node) -> Node:
+    if isinstance(left, Number) and isinstance(right, Number) and symbol != "/":
+        return _combined_whole(symbol, left, right)
+    if not _is_real(left) and not _is_real(right):
+        return _combined_whole(symbol, left, right)
+    left, right = _bare(left), _bare(right)
+    if symbol == "/":
+        return _real(left if right == Number(1) else Binary("/", left, right))
+    return _real(_combined_whole(symbol, left, right))
+
+
+def _combined_whole(symbol: str, left: Node, right: Node) -> Node:
     if symbol in ("<<", ">>"):
         if not isinstance(right, Number) or not isinstance(right.value, int) or not 0 <= right.value < 62:
             raise _Unreadable

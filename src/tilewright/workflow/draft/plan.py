@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tilewright.launch.dtypes import DTYPES, DType, read_c_type
-from tilewright.launch.expressions import Name, Node, Number
+from tilewright.launch.expressions import Binary, Name, Node, Number
 from tilewright.launch.host_code import LaunchSite, bare, closing, definitions, split_spans
 from tilewright.launch.host_expressions import read_host_expression, shown
 from tilewright.launch.kernel_names import launches_of
@@ -262,7 +262,16 @@ class _Host:
         return closing(text, 0) == len(text) - 1
 
     def _read(self, text: str) -> Node | None:
-        return read_host_expression(text, self._name, self._call)
+        return read_host_expression(text, self._name, self._call, is_real=self._is_real)
+
+    def _is_real(self, name: str) -> bool:
+        """Whether the host function declares a name as ``float`` or ``double``, or by ``auto`` from such a value."""
+        code = bare(self.text)[self.site.function : self.site.statement]
+        before = r"\b(float|double|auto)\s+(?:\w+\s*=[^;]*,\s*)?"
+        declared = re.search(rf"{before}{re.escape(name)}\b(?:\s*=([^;]*))?", code)
+        if declared is None:
+            return False
+        return declared[1] != "auto" or re.search(r"\b(?:float|double|ceil)|\d\.|\.\d", declared[2] or "") is not None
 
     def _name(self, name: str) -> Node | None:
         name = re.sub(r"\s", "", name)
@@ -283,6 +292,8 @@ class _Host:
             node = self._read(text) if text else None
         finally:
             self.busy.discard(name)
+        if isinstance(node, Binary) and node.operator == "//" and self._is_real(name):
+            return None  # the quotient may be whole or not: its text alone does not tell
         if node is not None and (not isinstance(node, Number) or name not in self.passed):
             return node
         if isinstance(node, Number) and isinstance(node.value, int):
