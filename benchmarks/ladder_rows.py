@@ -21,7 +21,7 @@ from tilewright.ladder.family import Family, Limit, Rung, load_family
 from tilewright.ladder.running import operation, operation_launch
 from tilewright.ladder.specs import figure, rung_spec
 from tilewright.launch.dtypes import DTYPES
-from tilewright.launch.inputs import make_inputs, poisoned_outputs
+from tilewright.launch.inputs import repeating_inputs
 from tilewright.settings import Settings
 
 FAMILIES = (
@@ -189,8 +189,7 @@ def time_all(family: Family, dtype: str, size: str, seconds: float) -> None:
     if not ready:
         return
     launch = operation_launch(family, dtype, sizes)
-    arrays = {**make_inputs(launch, 0, DRAWN), **poisoned_outputs(launch, 0)}
-    with RungStopwatch(executor, ready, launch, arrays) as stopwatch:
+    with RungStopwatch(executor, ready, launch, repeating_inputs(launch, 0, DRAWN)) as stopwatch:
         samples = sample(stopwatch, list(ready), Plan(min_rounds=10, budget_s=seconds * len(ready)))
     total_bytes = figure(family.bytes, family, sizes, dtype)
     print(f"{family.name} {dtype} {size} {dict(sizes)}")

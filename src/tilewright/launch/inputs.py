@@ -12,23 +12,25 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def make_inputs(launch: BoundLaunch, seed: int, period: int | None = None) -> dict[str, np.ndarray]:
+def make_inputs(launch: BoundLaunch, seed: int) -> dict[str, np.ndarray]:
     """The storages of all arrays whose first values matter (roles in and inout).
 
     Each array has a random stream of its own, drawn from the seed and its name: adding an argument changes no other.
 
     Args:
         seed: any integer; the same one gives the same arrays (under one version of NumPy).
-        period: so many random values are drawn, and repeat; for timing, where drawing more would take seconds.
 
     Returns:
         One-dimensional contiguous arrays by name; ``BoundLaunch.view`` gives them their shapes.
     """
-    return {array.name: _filled(array, seed, period) for array in launch.buffers if array.is_read_first}
+    return {array.name: _first(array, seed, None) for array in launch.buffers if array.is_read_first}
 
 
 def repeating_inputs(launch: BoundLaunch, seed: int, period: int) -> dict[str, np.ndarray]:
-    """As `make_inputs` with a period, but of random values only the first ones, which have to be repeated."""
+    """Of `make_inputs`, at most ``period`` random values an array, to be repeated.
+
+    For timing, where drawing all of them would take the host seconds.
+    """
     return {array.name: _first(array, seed, period) for array in launch.buffers if array.is_read_first}
 
 
@@ -43,15 +45,8 @@ def poisoned_outputs(launch: BoundLaunch, poison: int) -> dict[str, np.ndarray]:
     }
 
 
-def _filled(array: BoundArray, seed: int, period: int | None) -> np.ndarray:
-    import numpy as np
-
-    first = _first(array, seed, period)
-    return first if first.size == array.storage_elements else np.resize(first, array.storage_elements)
-
-
 def _first(array: BoundArray, seed: int, period: int | None) -> np.ndarray:
-    """All values of an array, or those that repeat."""
+    """All values of an array, or the first ``period`` of random ones."""
     import numpy as np
 
     digest = hashlib.sha256(f"{seed}/{array.name}".encode()).digest()
