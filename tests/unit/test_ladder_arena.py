@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +15,11 @@ from tilewright.ladder.arena import Arena
 from tilewright.ladder.family import Family, load_families, load_family
 from tilewright.ladder.peers import Peer, peers_of
 from tilewright.ladder.running import reference_of
+from tilewright.ladder.specs import rung_spec
 
 torch = pytest.importorskip("torch")
 FAMILIES = load_families()
+STREAM = SimpleNamespace(current_stream=lambda: SimpleNamespace(cuda_stream=0))
 
 
 def arena_of(family: Family, dtype: str, size: str) -> Arena:
@@ -74,3 +79,30 @@ def test_an_operator_gets_sizes_that_no_input_says() -> None:
     arena = arena_of(load_family("histogram"), "int32", "ragged")
     arena.op(lambda *given: seen.extend(given)).call()
     assert seen[1:] == [77]
+
+
+def test_a_rungs_own_arrays_stay_as_long_as_it_may_be_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch gave the ticket of a reduction to the next tensor that asked: the last block then never came."""
+    family = load_family("reduce")
+    sizes = {"N": 1 << 20, "stride_x": 1}
+    rung = family.rung("07_last_block").at(sizes, "bfloat16")
+    constants = {"TW_T_BYTES": 2}
+    compiled = SimpleNamespace(
+        spec=rung_spec(family, rung, "bfloat16"), constants=constants, programs=("",), artifacts=()
+    )
+    executor = SimpleNamespace(kernel=lambda *_: SimpleNamespace(handle=0))
+    pointers: list[list[Any]] = []
+    monkeypatch.setattr("tilewright.ladder.arena.launch_kernel", lambda *words: pointers.append(words[-1]))
+    arena = Arena(torch, family, "bfloat16", sizes, "cpu")
+    made: list[weakref.ref[Any]] = []
+
+    def zeros(*words: Any, **names: Any) -> Any:
+        made.append(weakref.ref(kept := torch.zeros(*words, **names)))
+        return kept
+
+    arena.torch = SimpleNamespace(zeros=zeros, uint8=torch.uint8, cuda=STREAM)
+    contender = arena.rung(compiled, executor)  # type: ignore[arg-type]
+    gc.collect()
+    contender.call()
+    assert len(made) == 2 and all(reference() is not None for reference in made)
+    assert len(pointers) == 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilewright.gpu.driver import launch_kernel
@@ -125,7 +126,7 @@ class Arena:
             for buffer in cleared:  # a part of what the rung costs
                 steps.append(_zeroing(own[buffer.name] if buffer.name in own else self._storages[buffer.name]))
             kernel = executor.kernel(program, launch)
-            steps.append(_launching(kernel, launch, kernel_arguments(launch, pointer)))
+            steps.append(_Launching(kernel, launch, kernel_arguments(launch, pointer), tuple(own.values())))
         return steps
 
     def made(self) -> tuple[Any, ...]:
@@ -244,11 +245,18 @@ def _zeroing(storage: Any) -> Callable[[int], None]:
     return step
 
 
-def _launching(kernel: Any, launch: BoundLaunch, arguments: list[Any]) -> Callable[[int], None]:
-    def step(stream: int) -> None:
-        launch_kernel(kernel.handle, launch.grid, launch.block, launch.shared_bytes, stream, arguments)
+@dataclass(frozen=True)
+class _Launching:
+    """``held``: what the arguments point into: PyTorch gives memory that no tensor names to the next one that asks."""
 
-    return step
+    kernel: Any
+    launch: BoundLaunch
+    arguments: list[Any]
+    held: tuple[Any, ...]
+
+    def __call__(self, stream: int) -> None:
+        one = self.launch
+        launch_kernel(self.kernel.handle, one.grid, one.block, one.shared_bytes, stream, self.arguments)
 
 
 def _bytes_of(buffer: BoundArray) -> int:
