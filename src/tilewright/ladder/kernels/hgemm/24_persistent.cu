@@ -11,6 +11,7 @@
 #define TW_BN 128
 #define TW_STAGES 2
 #define TW_BLOCKS 2
+#define TW_GROUP 8
 #endif
 constexpr int CLUSTER = 2;    // blocks
 constexpr int CONSUMERS = 2;  // warpgroups
@@ -19,7 +20,7 @@ constexpr int BN = TW_BN;
 constexpr int BK = 64;  // 128 bytes: the width of the swizzle, and so of a box
 constexpr int STAGES = TW_STAGES;
 constexpr int BLOCKS = TW_BLOCKS;
-constexpr int GROUP = 8;
+constexpr int GROUP = TW_GROUP;
 constexpr int THREADS = (1 + CONSUMERS) * 128;
 constexpr int A_BYTES = BM * BK * 2;
 constexpr int B_BYTES = BN * BK * 2;
