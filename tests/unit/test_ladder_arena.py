@@ -88,11 +88,14 @@ def test_a_rungs_own_arrays_stay_as_long_as_it_may_be_called(monkeypatch: pytest
     rung = family.rung("07_last_block").at(sizes, "bfloat16")
     constants = {"TW_T_BYTES": 2, **rung.defines}
     compiled = SimpleNamespace(
-        spec=rung_spec(family, rung, "bfloat16"), constants=constants, programs=("",), artifacts=()
+        spec=rung_spec(family, rung, "bfloat16"),
+        constants=constants,
+        programs=(SimpleNamespace(ptx="", kernel="reduce"),),
+        artifacts=(),
     )
     executor = SimpleNamespace(kernel=lambda *_: SimpleNamespace(handle=0))
     pointers: list[list[Any]] = []
-    monkeypatch.setattr("tilewright.ladder.arena.launch_kernel", lambda *words: pointers.append(words[-1]))
+    monkeypatch.setattr("tilewright.ladder.arena.launch_kernel", lambda *words: pointers.append(words[-2]))
     arena = Arena(torch, family, "bfloat16", sizes, "cpu")
     made: list[weakref.ref[Any]] = []
 

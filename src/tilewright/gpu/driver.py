@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tilewright.launch.tensor_maps import BoundTensorMap
@@ -148,6 +149,13 @@ def release(pointer: int) -> None:
     driver.cuMemFree(pointer)
 
 
+def settle() -> None:
+    """Wait until all that this process put on the card has ended. Errors are told by who asks for results."""
+    from cuda.bindings import driver
+
+    driver.cuCtxSynchronize()
+
+
 def synchronize(stream: Any, deadline_s: float = DEADLINE_S) -> None:
     """Wait for a stream, and report what went wrong on it.
 
@@ -217,12 +225,38 @@ def launch_kernel(
     shared_bytes: int,
     stream: Any,
     arguments: list[np.generic | np.ndarray],
+    is_dependent: bool = False,
 ) -> None:
-    """Put a launch on a stream. Each argument is copied byte by byte, so that structures can be passed by value."""
+    """Put a launch on a stream. Each argument is copied byte by byte, so that structures can be passed by value.
+
+    Args:
+        is_dependent: the grid may begin before the one before it has ended: for a kernel that ``waits_first``.
+    """
     import numpy as np
     from cuda.bindings import driver
 
     held = [np.ascontiguousarray(argument).reshape(-1) for argument in arguments]
     addresses = np.array([each.ctypes.data for each in held], np.uint64)  # as void* kernelParams[]
     function = driver.CUfunction(int(kernel))  # a CUkernel may be passed as a CUfunction: cuLaunchKernel
-    checked(driver.cuLaunchKernel(function, *grid, *block, shared_bytes, stream, addresses.ctypes.data, 0))
+    if not is_dependent:
+        checked(driver.cuLaunchKernel(function, *grid, *block, shared_bytes, stream, addresses.ctypes.data, 0))
+        return
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = block
+    config.sharedMemBytes, config.hStream = shared_bytes, stream
+    config.attrs, config.numAttrs = [_serialised_by_the_kernel()], 1
+    checked(driver.cuLaunchKernelEx(config, function, addresses.ctypes.data, 0))
+
+
+@cache
+def _serialised_by_the_kernel() -> Any:
+    """The attribute of a dependent launch. CUDA Driver API, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION."""
+    from cuda.bindings import driver
+
+    value = driver.CUlaunchAttributeValue()
+    value.programmaticStreamSerializationAllowed = 1
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value = value
+    return attribute

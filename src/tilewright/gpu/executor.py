@@ -21,6 +21,7 @@ from tilewright.gpu.driver import (
 from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
 from tilewright.launch.executor import Part, Program, RunResult
 from tilewright.launch.structs import BoundStruct
+from tilewright.ptx.dependent import waits_first
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,6 +48,7 @@ class GpuExecutor:
         self.info = info
         self._kernels: dict[str, Any] = {}
         self._codes: list[Any] = []  # the loaded cubins, which must outlive their kernels
+        self._dependent: set[int] = set()  # handles of kernels that may begin while the grid before them ends
         self._dead: str | None = None
         try:
             with faults():
@@ -126,6 +128,8 @@ class GpuExecutor:
                 code = ObjectCode.from_cubin(program.cubin)
                 self._kernels[key] = code.get_kernel(program.kernel)
             self._codes.append(code)
+            if waits_first(program.ptx, program.kernel):
+                self._dependent.add(int(self._kernels[key].handle))
         kernel = self._kernels[key]
         _check_parameters(kernel, launch)
         if launch.shared_bytes:
@@ -149,9 +153,12 @@ class GpuExecutor:
         from cuda.core import launch as cuda_launch
 
         arguments = kernel_arguments(launch, arrays.pointer) if arguments is None else arguments
-        if any(not isinstance(arg, BoundScalar | BoundArray) for arg in launch.arguments):
-            # cuda-core passes structures by value only as descriptors that it has made itself, from arrays of its own.
-            launch_kernel(kernel.handle, launch.grid, launch.block, launch.shared_bytes, self.stream_handle, arguments)
+        is_dependent = int(kernel.handle) in self._dependent
+        if is_dependent or any(not isinstance(arg, BoundScalar | BoundArray) for arg in launch.arguments):
+            # cuda-core passes structures by value only as descriptors that it has made itself, from arrays of its own,
+            # and knows no dependent launches.
+            shape = launch.grid, launch.block, launch.shared_bytes
+            launch_kernel(kernel.handle, *shape, self.stream_handle, arguments, is_dependent)
             return
         with faults():
             config = LaunchConfig(grid=launch.grid, block=launch.block, shmem_size=launch.shared_bytes)

@@ -21,6 +21,7 @@ from tilewright.ladder.specs import bound_launches, cleared_before, figure, oper
 from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
 from tilewright.launch.dtypes import DTYPES
 from tilewright.launch.expressions import Name
+from tilewright.ptx.dependent import waits_first
 from tilewright.verification.tolerance import Arithmetic, Tolerance, derive, read_arithmetic
 
 if TYPE_CHECKING:
@@ -126,7 +127,8 @@ class Arena:
             for buffer in cleared:  # a part of what the rung costs
                 steps.append(_zeroing(own[buffer.name] if buffer.name in own else self._storages[buffer.name]))
             kernel = executor.kernel(program, launch)
-            steps.append(_Launching(kernel, launch, kernel_arguments(launch, pointer), tuple(own.values())))
+            arguments, is_dependent = kernel_arguments(launch, pointer), waits_first(program.ptx, program.kernel)
+            steps.append(_Launching(kernel, launch, arguments, tuple(own.values()), is_dependent))
         return steps
 
     def made(self) -> tuple[Any, ...]:
@@ -253,10 +255,12 @@ class _Launching:
     launch: BoundLaunch
     arguments: list[Any]
     held: tuple[Any, ...]
+    is_dependent: bool
 
     def __call__(self, stream: int) -> None:
         one = self.launch
-        launch_kernel(self.kernel.handle, one.grid, one.block, one.shared_bytes, stream, self.arguments)
+        shape = one.grid, one.block, one.shared_bytes
+        launch_kernel(self.kernel.handle, *shape, stream, self.arguments, self.is_dependent)
 
 
 def _bytes_of(buffer: BoundArray) -> int:

@@ -20,6 +20,7 @@ from tilewright.ladder.views import DeviceView, bound_operation, device_view_of,
 from tilewright.ladder.workspaces import Workspaces
 from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
 from tilewright.launch.tensor_maps import BoundTensorMap
+from tilewright.ptx.dependent import waits_first
 from tilewright.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,11 +33,16 @@ _MAP_ALIGNMENT = 16  # CUDA Driver API, cuTensorMapEncodeTiled: globalAddress
 
 @dataclass(frozen=True)
 class _Step:
-    """One kernel of a plan. ``cleared``: arrays that have to be zero before it."""
+    """One kernel of a plan.
+
+    Attributes:
+        cleared: arrays that have to be zero before it. is_dependent: it may begin while the grid before it ends.
+    """
 
     kernel: Any
     launch: BoundLaunch
     cleared: tuple[BoundArray, ...]
+    is_dependent: bool
 
 
 @dataclass(frozen=True)
@@ -137,7 +143,8 @@ class Ladder:
                     fill(pointer(array.name), 0, array.storage_elements * array.dtype.item_bytes, stream)
                 one = _without_maps(step.launch, pointer)
                 arguments: list[np.generic | np.ndarray] = kernel_arguments(one, pointer)
-                launch_kernel(step.kernel.handle, one.grid, one.block, one.shared_bytes, stream, arguments)
+                shape = one.grid, one.block, one.shared_bytes
+                launch_kernel(step.kernel.handle, *shape, stream, arguments, step.is_dependent)
             for scratch in own.values():
                 scratch.release()
             return plan.rung
@@ -174,7 +181,8 @@ class Ladder:
         for kernel, one in zip(kernels, launches, strict=True):
             if one.shared_bytes:
                 allow_shared_bytes(kernel.handle, one.shared_bytes, card)
-        steps = tuple(_Step(k, one, c) for k, one, c in zip(kernels, launches, cleared, strict=True))
+        dependent = [waits_first(program.ptx, program.kernel) for program in compiled.programs]
+        steps = tuple(_Step(*each) for each in zip(kernels, launches, cleared, dependent, strict=True))
         scratch = {
             b.name: b.storage_elements * b.dtype.item_bytes
             for one in launches

@@ -26,8 +26,9 @@ binary(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict_
         for (int j = 0; j < TW_PACK; ++j) results[j] = TW_OP(to_float(pack.at[j]), to_float(other.at[j]));
         store_pack(y + column, rounded(results));
     }
-    // The elements behind the last whole pack; all of them where a view begins between two packs.
+    // The elements behind the last whole pack, by threads that seldom have a pack as well: those of another warp;
+    // all elements where a view begins between two packs.
     const int rest = packed ? count / TW_PACK * TW_PACK : 0;
-    for (int at = rest + threadIdx.x; at < count; at += THREADS)
+    for (int at = rest + THREADS - 1 - threadIdx.x; at < count; at += THREADS)
         from_float(y[at], TW_OP(to_float(a[at]), to_float(b[at])));
 }

@@ -6,7 +6,7 @@
 
 // Off by 1 unit in the last place at most (PTX ISA, "rcp"), results below 2**-126 included; a division takes three times
 // the instructions.
-__device__ __forceinline__ float reciprocal(float x) {
+__device__ __forceinline__ float inverse(float x) {
     float result;
     asm("rcp.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
     return result;
@@ -15,7 +15,7 @@ __device__ __forceinline__ float reciprocal(float x) {
 // NaN stays NaN, -0 stays -0.
 __device__ __forceinline__ float relu(float x) { return x < 0.0f ? 0.0f : x; }
 
-__device__ __forceinline__ float sigmoid(float x) { return reciprocal(1.0f + exponential(-x)); }
+__device__ __forceinline__ float sigmoid(float x) { return inverse(1.0f + exponential(-x)); }
 
 // x * P(X <= x) of a normal X: -inf is NaN (-inf * 0), as in PyTorch.
 //

@@ -1,0 +1,36 @@
+// The grid comes to the SMs while the one before it ends, and waits there: its launch takes no time of its own.
+#include "activations.cuh"
+#include "dependent.cuh"
+#include "round.cuh"
+
+#ifndef TW_OP
+#define TW_OP add
+#endif
+#ifndef THREADS
+#define THREADS 256
+#endif
+constexpr int SPAN = THREADS * TW_PACK;  // elements of a block
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+binary(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ y, long long N) {
+    wait_for_previous_grid();
+    const long long begin = (long long)blockIdx.x * SPAN;
+    const int count = (int)min((long long)SPAN, N - begin);
+    a += begin;
+    b += begin;
+    y += begin;
+    const bool packed = is_pack_aligned(a) && is_pack_aligned(b) && is_pack_aligned(y);
+    const int column = threadIdx.x * TW_PACK;
+    if (packed && column + TW_PACK <= count) {
+        const Pack pack = load_pack(a + column), other = load_pack(b + column);
+        float results[TW_PACK];
+        #pragma unroll
+        for (int j = 0; j < TW_PACK; ++j) results[j] = TW_OP(to_float(pack.at[j]), to_float(other.at[j]));
+        store_pack(y + column, rounded(results));
+    }
+    // The elements behind the last whole pack, by threads that seldom have a pack as well: those of another warp;
+    // all elements where a view begins between two packs.
+    const int rest = packed ? count / TW_PACK * TW_PACK : 0;
+    for (int at = rest + THREADS - 1 - threadIdx.x; at < count; at += THREADS)
+        from_float(y[at], TW_OP(to_float(a[at]), to_float(b[at])));
+}
