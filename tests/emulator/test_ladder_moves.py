@@ -1,0 +1,87 @@
+"""Transposes of rows that are not aligned, rungs for little data: as a card gets them, and twins broken on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from test_ladder_starts import built, shifted
+
+from tilewright.ladder.family import load_family
+from tilewright.ladder.running import operation, run_emulated
+
+# Family, rung, element type, what a card may define, sizes: edges of tiles, odd and even pitches, one row, one column.
+SIZED = [
+    ("transpose", "07", "float16", {"THREADS": 256}, {"M": 130, "N": 129, "ld_x": 129}),
+    ("transpose", "07", "bfloat16", {"THREADS": 512}, {"M": 129, "N": 128, "ld_x": 131}),
+    ("transpose", "07", "float16", {"THREADS": 1024}, {"M": 64, "N": 127, "ld_x": 128}),
+    ("transpose", "07", "float16", {}, {"M": 1, "N": 200, "ld_x": 201}),
+    ("transpose", "07", "float16", {}, {"M": 200, "N": 1, "ld_x": 1}),
+    ("transpose", "07", "float32", {"THREADS": 512}, {"M": 65, "N": 63, "ld_x": 65}),
+    ("transpose", "08", "float16", {"ROWS": 32}, {"M": 65, "N": 40, "ld_x": 43}),
+    ("rope_half", "04", "bfloat16", {}, {"tokens": 2, "H": 3, "D": 300, "ld_x": 905}),
+    ("embedding", "04", "float16", {}, {"N": 37, "V": 5, "C": 72, "ld_w": 72}),
+    ("embedding", "04", "float32", {}, {"N": 3, "V": 5, "C": 520, "ld_w": 524}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "which", "dtype", "defines", "sizes"), SIZED)
+def test_a_rung_as_a_card_gets_it(
+    name: str, which: str, dtype: str, defines: Mapping[str, int], sizes: Mapping[str, int]
+) -> None:
+    family = load_family(name)
+    rung = family.rung(which).at(sizes, dtype)
+    done = run_emulated(
+        built(family, replace(rung, defines={**rung.defines, **defines}), dtype), operation(family, dtype, sizes)
+    )
+    assert done.passed, done.message
+
+
+WIDE = {"M": 66, "N": 66, "ld_x": 69}
+
+
+@pytest.mark.parametrize(
+    ("offsets", "old", "new"),
+    [
+        ({"x": 1}, "half_of(x + first_column), odd", "first_column % 2, odd"),
+        ({"y": 1}, "const int before = half_of(to)", "const int before = (first_column + warp) * M % 2"),
+        ({"x": 1, "y": 1}, "- half_of(from)", "- half_of(from + 1)"),
+    ],
+)
+def test_a_matrix_that_begins_in_the_middle_of_a_word(offsets: Mapping[str, int], old: str, new: str) -> None:
+    family = load_family("transpose")
+    rung = family.rung("07")
+    text = rung.file.read_text("utf-8")
+    less = {"M": 1, "N": 1}
+    assert (done := shifted(family, rung, text, offsets, WIDE, less)).passed, done.message
+    assert old in text
+    assert not shifted(family, rung, text.replace(old, new), offsets, WIDE, less).passed
+
+
+# Family, rung, what stands in its file, what a broken twin has in its place, the set at which it has to be seen.
+BROKEN = [
+    ("transpose", "07", "before ? odd : even", "before ? even : odd", "ragged"),
+    ("transpose", "07", "column >= 0 && column + WORD <= N", "true", "ragged"),
+    ("transpose", "07", "column + half >= 0 && column + half < N", "true", "tiny_1"),
+    ("transpose", "07", "static_cast<unsigned>(row + k * WARPS) < M", "true", "ragged"),
+    ("transpose", "07", "i + s * 32 >= 0 && i + s * 32 + WORD <= M", "true", "ragged"),
+    ("transpose", "07", "i + half >= 0 && i + half < M", "true", "ragged"),
+    ("transpose", "07", "min(COLUMNS, N - first_column)", "COLUMNS", "ragged"),
+    ("transpose", "08", "column < N) read", "true) read", "tiny_31"),
+    ("transpose", "08", "&& out_column < M", "", "tiny_31"),
+    ("rope_half", "04", "if (head >= H) return;", "", "tiny_33"),
+    ("rope_interleaved", "04", "a * cosine - b * sine", "a * cosine + b * sine", "small"),
+    ("embedding", "04", "place >= N || ", "", "tiny_31"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "which", "old", "new", "size"), BROKEN)
+def test_a_broken_twin_is_caught(name: str, which: str, old: str, new: str, size: str) -> None:
+    family = load_family(name)
+    rung = family.rung(which)
+    text = rung.file.read_text("utf-8")
+    assert old in text
+    what = operation(family, "float16", family.sizes[size])
+    compiled = built(family, rung, "float16", text.replace(old, new))
+    assert not all(run_emulated(compiled, what, attempt=attempt).passed for attempt in (0, 1))
