@@ -41,15 +41,25 @@ TAIL = "\n\tgriddepcontrol.wait;\n\t// end inline asm\n\tst.global.u32 [%rd2], %
         ("bra $L1;", False),
         ("@%p1 bra $L1;", False),
         ("@%p1", False),
-        ("$L1:", False),
-        (".loc 1 2 3\n$L1:", False),
+        ("$L1:", True),
+        (".loc 1 2 3\n$L1:", True),
+        ("@%p1 bra $L1;\n\tmbarrier.init.shared::cta.b64 [%r1], 1;\n$L1:", True),
+        ("@!%p1 bra.uni $L1;\n\tmbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], %r2;\n$L1:\n\tbar.sync 0;", True),
+        ("@%p1 bra $L1;\n\tld.global.u32 %r1, [%rd1];\n$L1:", False),
+        ("@%p1 bra $L2;\n$L1:", False),
+        ("brx.idx %r1, $L1;\n$L1:", False),
+        ("$L1: ret;", False),
+        ("mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;", False),
+        ("mbarrier.init.b64 [%rd1], 1;", False),
+        ("prefetch.tensormap [%rd1];", True),
+        ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2];", False),
         ("call.uni (r), g, (x);", False),
-        ("bar.sync 0;", False),
+        ("bar.sync 0;", True),
         ("ret;", False),
         ("{", False),
     ],
 )
-def test_nothing_that_touches_memory_or_branches_comes_before(before: str, is_first: bool) -> None:
+def test_nothing_that_touches_memory_or_branches_past_it_comes_before(before: str, is_first: bool) -> None:
     assert waits_first(HEAD + before + TAIL, "f") is is_first
 
 

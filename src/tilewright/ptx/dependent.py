@@ -13,18 +13,24 @@ WAIT = "griddepcontrol.wait"
 _BODY = r"\.entry\s+{kernel}\s*\("
 _NO_STATEMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*\.loc\s[^\n;]*$", re.DOTALL | re.MULTILINE)
 _DECLARATIONS = frozenset({".reg", ".shared", ".local", ".pragma"})
-# What only reads parameters and special registers, and computes: anything that is not here may touch memory, or branch.
+# What reads parameters and special registers, computes, and makes ready what is the block's own, as mbarriers in shared
+# memory: anything that is not here may touch global memory.
 _HARMLESS = frozenset(
     {"mov", "cvta", "cvt", "add", "sub", "mul", "mad", "shl", "shr", "and", "or", "xor", "not", "setp", "selp", "min",
-     "max", "neg", "abs", "bfe", "bfi", "prmt", "shf", "lop3", "rem", "div", "fma"}
+     "max", "neg", "abs", "bfe", "bfi", "prmt", "shf", "lop3", "rem", "div", "fma", "shfl", "elect", "bar", "barrier",
+     "fence"}
 )  # fmt: skip
-_HARMLESS_FORMS = ("ld.param", "griddepcontrol.launch_dependents")
+_HARMLESS_FORMS = ("ld.param", "griddepcontrol.launch_dependents", "prefetch.tensormap")
+_MBARRIER = re.compile(r"mbarrier\.(init|arrive|arrive\.expect_tx)(\.[a-z]+)*\.shared::cta\.b64$")
+_LABELS = re.compile(r"(\$?\w+):\s")
+_BRANCH = re.compile(r"(?:@!?%\w+\s+)?bra(?:\.uni)?\s+(\$?\w+)$")
 
 
 def waits_first(ptx: str, kernel: str) -> bool:
     """Whether all threads of a kernel wait for the grid before theirs, ahead of everything else that they do.
 
     It goes by the text, and takes what it does not know for something that may not come first: False is always safe.
+    Branches may stay ahead of the wait: all ways lead to it then.
 
     Args:
         ptx: the module. kernel: the entry's name.
@@ -35,14 +41,21 @@ def waits_first(ptx: str, kernel: str) -> bool:
     if entry is None:
         return False
     _, _, body = _NO_STATEMENTS.sub("", ptx[entry.end() :]).partition("{")
-    for statement in body.split(";"):
-        words = statement.split()
-        if words == [WAIT]:
-            return True
-        if words and words[0] not in _DECLARATIONS and not _is_harmless(words[0]):
+    labels: set[str] = set()
+    targets: set[str] = set()
+    for text in body.split(";"):
+        labels.update(_LABELS.findall(text))
+        statement = _LABELS.sub(" ", text).strip()
+        if statement == WAIT:
+            return targets <= labels
+        branch = _BRANCH.match(statement)
+        if branch:
+            targets.add(branch[1])
+        elif statement and not _is_harmless(statement.split()[0]):
             return False
     return False
 
 
 def _is_harmless(opcode: str) -> bool:
-    return opcode.split(".")[0] in _HARMLESS or opcode.startswith(_HARMLESS_FORMS)
+    known = opcode in _DECLARATIONS or opcode.split(".")[0] in _HARMLESS or opcode.startswith(_HARMLESS_FORMS)
+    return known or _MBARRIER.match(opcode) is not None

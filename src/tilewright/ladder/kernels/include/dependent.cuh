@@ -9,3 +9,11 @@ __device__ __forceinline__ void wait_for_previous_grid() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+
+// The next grid may come as soon as all blocks of this one have said so, and as there is room: what it has to make ready
+// before its wait, it makes ready while this one works.
+__device__ __forceinline__ void let_next_grid_come() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
