@@ -23,9 +23,9 @@ def sizes(m: int, n: int, k: int, ld_a: int = 0, ld_b: int = 0) -> dict[str, int
 
 
 @cache
-def built(side: int, stages: int, parts: int, old: str = "", new: str = "") -> CompiledRung:
+def built(side: int, stages: int, parts: int, deep: int = 16, *, old: str = "", new: str = "") -> CompiledRung:
     """The rung with square tiles, or a twin that has ``new`` in the place of ``old``."""
-    defines = {"TW_BM": side, "TW_BN": side, "TW_TN": 8, "TW_BK": 16, "TW_STAGES": stages, "TW_PARTS": parts}
+    defines = {"TW_BM": side, "TW_BN": side, "TW_TN": 8, "TW_BK": deep, "TW_STAGES": stages, "TW_PARTS": parts}
     text = RUNG.file.read_text("utf-8")
     assert old in text
     spec = rung_spec(FAMILY, replace(RUNG, defines=defines), "float32")
@@ -37,23 +37,24 @@ def message(compiled: CompiledRung, of: dict[str, int], attempt: int = 0) -> str
 
 
 def test_few_tiles_have_many_parts_and_a_short_ring() -> None:
-    sides = {4096: (128, 3, 1), 1024: (128, 3, 2), 512: (64, 2, 8)}
-    for side, (tile, stages, parts) in sides.items():
-        defines = {"TW_BM": tile, "TW_BN": tile, "TW_TN": 8, "TW_BK": 16, "TW_STAGES": stages, "TW_PARTS": parts}
+    sides = {4096: (128, 32, 3, 1), 1500: (128, 16, 3, 1), 1024: (128, 16, 3, 2), 512: (64, 16, 2, 8)}
+    for side, (tile, deep, stages, parts) in sides.items():
+        defines = {"TW_BM": tile, "TW_BN": tile, "TW_TN": 8, "TW_BK": deep, "TW_STAGES": stages, "TW_PARTS": parts}
         assert RUNG.at(sizes(side, side, side), "float32").defines == defines
 
 
 @pytest.mark.parametrize(
-    ("side", "stages", "parts", "of"),
+    ("side", "deep", "stages", "parts", "of"),
     [
-        (128, 3, 1, (sizes(129, 128, 96), sizes(131, 140, 53, 55, 144), sizes(1, 4, 1, 3, 8))),
-        (64, 2, 8, (sizes(64, 68, 512), sizes(70, 36, 141, 142, 40), sizes(1, 4, 20))),
+        (128, 32, 3, 1, (sizes(129, 128, 96), sizes(131, 140, 53, 55, 144))),
+        (128, 16, 3, 1, (sizes(129, 128, 96), sizes(131, 140, 53, 55, 144), sizes(1, 4, 1, 3, 8))),
+        (64, 16, 2, 8, (sizes(64, 68, 512), sizes(70, 36, 141, 142, 40), sizes(1, 4, 20))),
     ],
 )
 def test_tiles_of_large_sizes_are_right_at_whole_ragged_and_tiny_ones(
-    side: int, stages: int, parts: int, of: tuple[dict[str, int], ...]
+    side: int, deep: int, stages: int, parts: int, of: tuple[dict[str, int], ...]
 ) -> None:
-    compiled = built(side, stages, parts)
+    compiled = built(side, stages, parts, deep)
     assert (compiled.spill_bytes, compiled.registers <= 128) == (0, True)
     executor = emulator_for(compiled, counters=True)
     for attempt, each in enumerate(of):
@@ -89,10 +90,10 @@ def test_an_arrival_or_a_wait_that_is_dropped_is_caught() -> None:
     ],
 )
 def test_an_arrival_that_comes_too_early_is_caught(stages: int, old: str, new: str) -> None:
-    assert message(built(64, stages, 2, old, new), BOTH_PATHS)
+    assert message(built(64, stages, 2, old=old, new=new), BOTH_PATHS)
 
 
 def test_a_cluster_that_does_not_wait_for_its_parts_is_caught() -> None:
-    twin = built(64, 3, 2, "    cluster_arrive();\n    cluster_wait();\n", "")
+    twin = built(64, 3, 2, old="    cluster_arrive();\n    cluster_wait();\n", new="")
     # The second part is empty: it is the first to be there, and reads bytes that nobody wrote.
     assert message(twin, sizes(64, 64, 16), attempt=1)

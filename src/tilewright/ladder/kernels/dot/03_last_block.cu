@@ -1,6 +1,7 @@
 // One launch: each block leaves its sum behind and draws a ticket, and the one that draws the last adds the sums up, in
 // the same order whichever block it is. The ticket is 0 again behind it. What fits one block needs neither.
 #include "block.cuh"
+#include "dependent.cuh"
 #include "elements.cuh"
 #include "last.cuh"
 #include "line.cuh"
@@ -19,6 +20,7 @@ constexpr int RESIDENT = (LOADS <= 2 ? 1536 : 1024) / THREADS;
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 dot(const TW_T* __restrict__ a, const TW_T* __restrict__ b, float* partial, unsigned* ticket, TW_T* __restrict__ y,
     long long N, long long stride_a, long long stride_b) {
+    wait_for_previous_grid();
     __shared__ float block_sums[THREADS / 32], last_sums[THREADS / 32];
     __shared__ bool is_last;
     const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;

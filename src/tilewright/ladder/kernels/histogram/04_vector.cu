@@ -1,4 +1,5 @@
 // Values come in packs of 16 bytes, and a thread asks for PACKS of them before it counts the first.
+#include "dependent.cuh"
 #include "packs.cuh"
 #include "streams.cuh"
 
@@ -36,6 +37,7 @@ __device__ __forceinline__ void count_span(unsigned* own, const TW_T* x, int her
 extern "C" __global__ void __launch_bounds__(THREADS)
 histogram(const TW_T* __restrict__ x, unsigned long long* __restrict__ counts, long long N,
           unsigned bins) {
+    wait_for_previous_grid();
     extern __shared__ unsigned found[];  // COPIES counters a bin, and as many for values that have none
     for (unsigned i = threadIdx.x; i < (bins + 1) * COPIES; i += THREADS) found[i] = 0;
     __syncthreads();

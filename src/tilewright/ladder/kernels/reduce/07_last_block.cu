@@ -1,6 +1,7 @@
 // One launch: each block leaves its sum behind and draws a ticket, and the one that draws the last adds the sums up, in
 // the same order whichever block it is. The ticket is 0 again behind it. What fits one block needs neither.
 #include "block.cuh"
+#include "dependent.cuh"
 #include "elements.cuh"
 #include "last.cuh"
 #include "line.cuh"
@@ -19,6 +20,7 @@ constexpr int RESIDENT = (LOADS <= 4 ? 1536 : 1024) / THREADS;
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 reduce(const TW_T* __restrict__ x, float* partial, unsigned* ticket, TW_T* __restrict__ y, long long N,
        long long stride_x) {
+    wait_for_previous_grid();
     __shared__ float block_sums[THREADS / 32], last_sums[THREADS / 32];
     __shared__ bool is_last;
     const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;
@@ -45,8 +47,15 @@ reduce(const TW_T* __restrict__ x, float* partial, unsigned* ticket, TW_T* __res
         }
         if (thread < line.loose) sums[0] += to_float(x[loose_at(line, thread)]);
     } else {
+        const long long step = (long long)gridDim.x * THREADS;
         #pragma unroll 1
-        for (long long i = thread; i < N; i += (long long)gridDim.x * THREADS) sums[0] += to_float(x[i * stride_x]);
+        for (long long first = thread; first < N; first += 4 * step) {
+            float read[4];
+            #pragma unroll
+            for (int i = 0; i < 4; ++i)
+                read[i] = first + i * step < N ? to_float(x[(first + i * step) * stride_x]) : 0.0f;
+            sums[0] += (read[0] + read[1]) + (read[2] + read[3]);
+        }
     }
     float sum = sums[0];
     #pragma unroll

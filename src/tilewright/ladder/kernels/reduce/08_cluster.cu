@@ -2,6 +2,7 @@
 // instead of writing them to memory, drawing a ticket and reading them again. For long ones, eight blocks are too few.
 #include "block.cuh"
 #include "cluster.cuh"
+#include "dependent.cuh"
 #include "elements.cuh"
 #include "line.cuh"
 #include "streams.cuh"
@@ -15,6 +16,7 @@ constexpr int CLUSTER = 8;  // blocks: as many as any card takes
 
 extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(THREADS, 1)
 reduce(const TW_T* __restrict__ x, TW_T* __restrict__ y, long long N, long long stride_x) {
+    wait_for_previous_grid();
     __shared__ float block_sums[THREADS / 32], of_block;
     const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;
     float sums[LOADS] = {};

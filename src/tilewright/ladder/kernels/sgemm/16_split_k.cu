@@ -13,6 +13,7 @@
 
 #include "arrivals.cuh"
 #include "cluster.cuh"
+#include "dependent.cuh"
 
 #ifndef TW_BM
 #define TW_BM 64
@@ -147,6 +148,7 @@ __device__ __forceinline__ void add_products(float (&sums)[TM][TN], float* ring,
 extern "C" __cluster_dims__(1, 1, PARTS) __global__ void __launch_bounds__(THREADS, BLOCKS)
 sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int M, int N, int K, int ld_a,
       int ld_b) {
+    wait_for_previous_grid();
     extern __shared__ __align__(128) unsigned char tile_ring[];
     __shared__ Arrivals landed;  // the warps' copies of a tile
     const int tid = threadIdx.x;

@@ -1,6 +1,7 @@
 // Four floats an access, and four accesses in flight: a quarter of the instructions, and 2 KiB of a row on their way for
 // each warp, which is what it takes to keep the memory busy. Rows that do not begin at multiples of 16 bytes are read
 // element by element.
+#include "dependent.cuh"
 #include "packs.cuh"
 #include "warp.cuh"
 
@@ -16,6 +17,7 @@ __device__ __forceinline__ float dot(const Pack& a, const Pack& x, float sum) {
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32)
 sgemv(const float* __restrict__ a, const float* __restrict__ x, float* __restrict__ y, int M, int N, int ld_a) {
+    wait_for_previous_grid();
     const int lane = threadIdx.x % 32;
     const int row = blockIdx.x * WARPS + threadIdx.x / 32;
     if (row >= M) return;  // the whole warp

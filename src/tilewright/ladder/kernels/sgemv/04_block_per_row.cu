@@ -1,6 +1,7 @@
 // One block a row, for matrices of few long rows: eight warps share a row, and add their sums by way of shared memory.
 // Where there are rows enough for a warp each, that exchange is a cost for nothing.
 #include "block.cuh"
+#include "dependent.cuh"
 #include "packs.cuh"
 
 constexpr int THREADS = 256;
@@ -15,6 +16,7 @@ __device__ __forceinline__ float dot(const Pack& a, const Pack& x, float sum) {
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 sgemv(const float* __restrict__ a, const float* __restrict__ x, float* __restrict__ y, int M, int N, int ld_a) {
+    wait_for_previous_grid();
     __shared__ float partial[THREADS / 32];
     const int row = blockIdx.x;
     const float* from = a + (long long)row * ld_a;

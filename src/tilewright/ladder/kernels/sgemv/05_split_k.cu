@@ -1,6 +1,7 @@
 // Several blocks a row, for matrices with fewer rows than the card has multiprocessors: each block adds a stretch of the
 // row, and a second kernel adds the stretches' sums, in the same order every time, which atomics would not do.
 #include "block.cuh"
+#include "dependent.cuh"
 #include "packs.cuh"
 
 constexpr int THREADS = 256;
@@ -16,6 +17,7 @@ __device__ __forceinline__ float dot(const Pack& a, const Pack& x, float sum) {
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 sgemv(const float* __restrict__ a, const float* __restrict__ x, float* __restrict__ partial, int M, int N, int ld_a) {
+    wait_for_previous_grid();
     __shared__ float sums[THREADS / 32];
     const int row = blockIdx.x;
     const float* from = a + (long long)row * ld_a;
@@ -49,6 +51,7 @@ sgemv(const float* __restrict__ a, const float* __restrict__ x, float* __restric
 // y[row] = the sum of its stretches: a warp a row.
 extern "C" __global__ void __launch_bounds__(THREADS)
 add_stretches(const float* __restrict__ partial, float* __restrict__ y, int M) {
+    wait_for_previous_grid();
     const int lane = threadIdx.x % 32;
     const int row = blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
     if (row >= M) return;  // the whole warp
