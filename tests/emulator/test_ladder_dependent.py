@@ -1,4 +1,4 @@
-"""Rungs that are launched beside the grid before them: in the machine code too, nothing of memory comes before the wait."""
+"""Rungs that are launched beside the grid before them: in machine code too, nothing of memory comes before the wait."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 // A thread copies PACKS packs, of as many rows where rows are short. An index has to come before its row can be asked for:
 // all indices are under way together, and then all rows. It divides once, and steps from there. The table is read through
 // the caches, for rows may be asked for again; results leave L2 first.
+#include "dependent.cuh"
 #include "divide.cuh"
 #include "packs.cuh"
 #include "streams.cuh"
@@ -65,6 +66,7 @@ __device__ __forceinline__ void copy_rows(const long long* indices, const TW_T* 
 extern "C" __global__ void __launch_bounds__(THREADS)
 embedding(const long long* __restrict__ indices, const TW_T* __restrict__ weight, TW_T* __restrict__ y, long long N,
           long long V, int C, long long ld_w) {
+    wait_for_previous_grid();
     const bool packed = C % TW_PACK == 0 && ld_w % TW_PACK == 0 && is_pack_aligned(weight) && is_pack_aligned(y);
     if (packed) copy_rows<TW_PACK>(indices, weight, y, N, V, C / TW_PACK, ld_w);
     else copy_rows<1>(indices, weight, y, N, V, C, ld_w);

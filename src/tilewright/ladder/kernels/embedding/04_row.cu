@@ -1,5 +1,6 @@
 // Little data: a block's threads are columns and rows, so that nothing is divided, and a thread copies one element or one
 // pack: an index, a row, a store. Whether rows lie in packs is known when it is built.
+#include "dependent.cuh"
 #include "packs.cuh"
 
 #ifndef STEP
@@ -10,6 +11,7 @@
 extern "C" __global__ void
 embedding(const long long* __restrict__ indices, const TW_T* __restrict__ weight, TW_T* __restrict__ y, long long N,
           long long V, int C, long long ld_w) {
+    wait_for_previous_grid();
     const int place = blockIdx.x * blockDim.y + threadIdx.y;
     const int column = (blockIdx.y * blockDim.x + threadIdx.x) * STEP;
     if (place >= N || column >= C) return;

@@ -1,6 +1,7 @@
 // The values of BATCH parts are asked for before anything is known of their weights: they are under way together, and
 // along with the logarithms, instead of one after the other. Parts come in batches; what is known so far is scaled down
 // where a later batch has a larger logarithm, so that the logarithms are read once, too.
+#include "dependent.cuh"
 #include "divide.cuh"
 #include "elements.cuh"
 #include "exponential.cuh"
@@ -15,6 +16,7 @@ constexpr int THREADS = 128;
 extern "C" __global__ void __launch_bounds__(THREADS)
 merge(const TW_T* __restrict__ values, const float* __restrict__ logs, TW_T* __restrict__ merged,
       float* __restrict__ merged_logs, int P, long long N, int D) {
+    wait_for_previous_grid();
     const bool packed = D % TW_PACK == 0 && is_pack_aligned(values) && is_pack_aligned(merged);
     const int step = packed ? TW_PACK : 1, steps = D / step;  // elements of a thread, threads of a row
     // As many threads as packs; where elements go one by one, each thread comes round again.

@@ -1,5 +1,6 @@
 // A thread turns the same pack of HEADS heads of a token: it reads their cosines and sines once, and has the packs of
 // all of them under way together.
+#include "dependent.cuh"
 #include "divide.cuh"
 #include "elements.cuh"
 #include "round.cuh"
@@ -47,6 +48,7 @@ __device__ __forceinline__ void turn_packs(const TW_T* x, const float* cosines, 
 extern "C" __global__ void __launch_bounds__(THREADS)
 rope(const TW_T* __restrict__ x, const float* __restrict__ cosines, const float* __restrict__ sines,
      TW_T* __restrict__ y, int tokens, int H, int D, long long ld_x) {
+    wait_for_previous_grid();
     const int pairs = D / 2;  // of a head
     const bool packed = D % TW_PACK == 0 && ld_x % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y) &&
                         is_pack_aligned(cosines) && is_pack_aligned(sines);

@@ -1,5 +1,6 @@
 // No padding: the elements of each row are permuted within it, by an exclusive or with the row's number. A column then
 // lies in 32 banks, the tile keeps its size, and every row still begins at a multiple of its length.
+#include "dependent.cuh"
 #include "elements.cuh"
 
 constexpr int TILE = 32;
@@ -10,6 +11,7 @@ constexpr int ROWS = 8;  // of the tile at once: each thread moves TILE / ROWS e
 __device__ __forceinline__ int swizzled(int r, int c) { return c ^ (r / WORD * WORD); }
 
 extern "C" __global__ void transpose(const TW_T* __restrict__ x, TW_T* __restrict__ y, int M, int N, int ld_x) {
+    wait_for_previous_grid();
     __shared__ TW_T tile[TILE][TILE];
     int column = blockIdx.x * TILE + threadIdx.x;
     int row = blockIdx.y * TILE + threadIdx.y;

@@ -1,6 +1,7 @@
 // Every access is of 16 bytes, in global and in shared memory. A thread reads a square of PACK x PACK elements, a pack
 // from each of its rows, and turns it in registers, where that costs no memory access; shared memory is left to exchange
 // whole packs between threads. The swizzle of the last rung now permutes packs: eight lanes write or read 128 bytes.
+#include "dependent.cuh"
 #include "packs.cuh"
 
 constexpr int PACK = TW_PACK;
@@ -35,6 +36,7 @@ __device__ __forceinline__ void store_some(TW_T* to, const Pack& pack, int count
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 transpose(const TW_T* __restrict__ x, TW_T* __restrict__ y, int M, int N, int ld_x) {
+    wait_for_previous_grid();
     __shared__ Pack tile[COLUMNS * PACK][ROWS];  // rows of y, each of ROWS packs
     int first_column = blockIdx.x * COLUMNS * PACK;
     int first_row = blockIdx.y * ROWS * PACK;

@@ -1,6 +1,7 @@
 // One thread asks for the whole tile of x: the copy engine computes the addresses, fills zeros beyond the edges and tells
 // an mbarrier when all bytes have arrived. No thread holds elements on their way, and no load waits for another's address.
 // The squares are then read from shared memory: eight lanes of 16 bytes are one row of the tile, without conflicts.
+#include "dependent.cuh"
 #include "packs.cuh"
 #include "tma.cuh"
 
@@ -37,6 +38,7 @@ __device__ __forceinline__ void store_some(TW_T* to, const Pack& pack, int count
 extern "C" __global__ void __launch_bounds__(THREADS)
 transpose(const TW_T* __restrict__ x, TW_T* __restrict__ y, int M, int N, int ld_x,
           const __grid_constant__ TensorMap x_map, int has_map) {
+    wait_for_previous_grid();
     __shared__ alignas(128) Pack box[ROWS * PACK][COLUMNS];  // rows of x, as they come
     __shared__ Arrivals arrivals;
     __shared__ Pack tile[COLUMNS * PACK][ROWS];  // rows of y, each of ROWS packs

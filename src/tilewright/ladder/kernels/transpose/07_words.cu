@@ -5,6 +5,7 @@
 // of y that begins in the middle of a word takes the element before: the tile reads a row more for it.
 //
 // A warp's rows, and its columns, are all even or all odd: what depends on that is computed once, the rest is offsets.
+#include "dependent.cuh"
 #include "elements.cuh"
 
 #ifndef THREADS
@@ -37,6 +38,7 @@ __device__ __forceinline__ bool turns(int warp, int k) {
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 transpose(const TW_T* __restrict__ x, TW_T* __restrict__ y, int M, int N, int ld_x) {
+    wait_for_previous_grid();
     __shared__ unsigned tile[READ * PITCH];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int first_column = blockIdx.x * COLUMNS, first_row = blockIdx.y * ROWS;

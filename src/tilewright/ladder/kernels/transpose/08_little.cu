@@ -1,5 +1,6 @@
 // Little data: what takes the time is how long one thread works, not how many bytes move. The tile of the fourth rung
 // with a thread for each element, or for a few: one load, one exchange, one store, 32-bit offsets, and no loop.
+#include "dependent.cuh"
 #include "elements.cuh"
 
 #ifndef ROWS
@@ -11,6 +12,7 @@ constexpr int EACH = TILE / ROWS;
 
 extern "C" __global__ void __launch_bounds__(TILE * ROWS)
 transpose(const TW_T* __restrict__ x, TW_T* __restrict__ y, int M, int N, int ld_x) {
+    wait_for_previous_grid();
     __shared__ TW_T tile[TILE][TILE + PAD];
     const int column = blockIdx.x * TILE + threadIdx.x, row = blockIdx.y * TILE + threadIdx.y;
     const TW_T* from = x + (row * ld_x + column);
