@@ -31,3 +31,14 @@ __device__ __forceinline__ float block_max(float value, float (&partial)[WARPS])
     }
     return value;
 }
+
+// What each warp knows, for all to merge: lane i gets what warp i % WARPS brought, a power of two of them. One barrier;
+// `states` is of this call alone.
+template <int WARPS, typename S>
+__device__ __forceinline__ S met(S (&states)[WARPS], const S& own) {
+    static_assert(WARPS <= 32 && (WARPS & (WARPS - 1)) == 0, "a warp reads one state a lane");
+    if constexpr (WARPS == 1) return own;
+    if (threadIdx.x % 32 == 0) states[threadIdx.x / 32] = own;
+    __syncthreads();
+    return states[threadIdx.x % WARPS];
+}

@@ -16,3 +16,11 @@ __device__ __forceinline__ float exponential(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.44269504f));
     return result;
 }
+
+// Of a sum of powers, the largest of which is 1. 16-bit results cannot show the last bit of a division.
+__device__ __forceinline__ float reciprocal(float sum) {
+    if constexpr (TW_T_BYTES == 4) return 1.0f / sum;
+    float result;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(sum));
+    return result;
+}

@@ -24,20 +24,24 @@ __device__ __forceinline__ void load_row(Pack (&packs)[OWNED], const TW_T* row, 
     }
 }
 
-template <int SHARERS, int OWNED>
+// LEAVES_FIRST: the row's lines leave L2 first.
+template <int SHARERS, bool LEAVES_FIRST = false, int OWNED>
 __device__ __forceinline__ void load_row(Words (&words)[OWNED], const TW_T* row, int columns, int worker, float blank) {
     #pragma unroll
     for (int i = 0; i < OWNED; ++i) {
         const int column = column_of<SHARERS>(i, worker);
         words[i] = repeated(blank);
-        if (column < columns) words[i] = load_words_once(row + column);
+        if (column < columns) words[i] = LEAVES_FIRST ? load_words_gone(row + column) : load_words_once(row + column);
     }
 }
 
-template <int SHARERS>
+// STREAMED: what is written leaves L2 first.
+template <int SHARERS, bool STREAMED = true>
 __device__ __forceinline__ void store_in_row(TW_T* row, const Words& words, int i, int columns, int worker) {
     const int column = column_of<SHARERS>(i, worker);
-    if (column < columns) store_words_once(row + column, words);
+    if (column >= columns) return;
+    if constexpr (STREAMED) store_words_once(row + column, words);
+    else store_words(row + column, words);
 }
 
 // Words i of what all rows share (weights), as floats: they stay in the caches.

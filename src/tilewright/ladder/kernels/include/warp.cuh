@@ -11,11 +11,11 @@ __device__ __forceinline__ V warp_sum(V value) {
     return value;
 }
 
-// Of LANES neighbours: a power of two, up to 32.
-template <int LANES>
+// Of MEMBERS neighbours: a power of two, up to 32.
+template <int MEMBERS>
 __device__ __forceinline__ float group_sum(float value) {
     #pragma unroll
-    for (int distance = LANES / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(ALL_LANES, value, distance);
+    for (int distance = MEMBERS / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(ALL_LANES, value, distance);
     return value;
 }
 
@@ -23,6 +23,14 @@ __device__ __forceinline__ float group_sum(float value) {
 __device__ __forceinline__ float warp_max(float value) {
     #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)
+        value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, distance));
+    return value;
+}
+
+template <int MEMBERS>
+__device__ __forceinline__ float group_max(float value) {
+    #pragma unroll
+    for (int distance = MEMBERS / 2; distance > 0; distance /= 2)
         value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, distance));
     return value;
 }

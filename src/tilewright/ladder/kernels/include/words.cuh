@@ -21,6 +21,23 @@ __device__ __forceinline__ Words load_words_once(const TW_T* from) {
     return words;
 }
 
+// The same, and its line in L2 is the first to go: what is written may stay there instead.
+__device__ __forceinline__ Words load_words_gone(const TW_T* from) {
+    Words words;
+    asm("{\n"
+        ".reg .b64 first;\n"
+        "createpolicy.fractional.L2::evict_first.b64 first, 1.0;\n"
+        "ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], first;\n"
+        "}\n"
+        : "=r"(words.at[0]), "=r"(words.at[1]), "=r"(words.at[2]), "=r"(words.at[3])
+        : "l"(from));
+    return words;
+}
+
+__device__ __forceinline__ void store_words(TW_T* to, const Words& words) {
+    *reinterpret_cast<uint4*>(to) = make_uint4(words.at[0], words.at[1], words.at[2], words.at[3]);
+}
+
 // What is written leaves L2 first: nobody reads it soon.
 __device__ __forceinline__ void store_words_once(TW_T* to, const Words& words) {
     __stcs(reinterpret_cast<uint4*>(to), make_uint4(words.at[0], words.at[1], words.at[2], words.at[3]));

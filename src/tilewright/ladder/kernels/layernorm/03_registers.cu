@@ -11,6 +11,8 @@
 #define WORKERS 256  // threads of a row
 #define ROWS 1       // rows of a block; several only if a row is one warp's
 #define PACKS 2      // packs of a thread
+#define GONE 0       // 1: x leaves L2 first
+#define STREAMS 1    // 1: what is written leaves L2 first
 #endif
 constexpr int THREADS = WORKERS * ROWS;
 static_assert(ROWS == 1 || WORKERS == 32, "a row is one block's or one warp's");
@@ -22,7 +24,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, cons
     __shared__ float sums[WORKERS / 32], squares[WORKERS / 32];
     const int worker = threadIdx.x % WORKERS;
     Words packs[PACKS];
-    load_row<WORKERS>(packs, x, C, worker, 0.0f);
+    load_row<WORKERS, GONE>(packs, x, C, worker, 0.0f);
 
     float sum = 0.0f, values[TW_PACK];
     #pragma unroll
@@ -55,7 +57,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, cons
         unpack(values, packs[i]);
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) values[j] = (values[j] - mean) * scale * weights[j] + biases[j];
-        store_in_row<WORKERS>(y, packed(values), i, C, worker);
+        store_in_row<WORKERS, STREAMS>(y, packed(values), i, C, worker);
     }
 }
 
