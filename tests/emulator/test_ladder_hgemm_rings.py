@@ -32,10 +32,23 @@ CASES = {
     "25_pingpong": (SIZES, {_FRESH}),
     "26_split_k": (FEW, {_FRESH, f"{_LAST_BARRIER}.1"}),
     "27_shared_a": (FEW, {_FRESH, f"{_LAST_BARRIER}.2"}),
+    "28_even": (FEW, {_FRESH, "proxy_fence_dropped.1"}),
+    "29_fringe": (SIZES, {_FRESH}),
 }
 EVERY = int(os.environ.get("TILEWRIGHT_HGEMM_MUTANTS", "8"))  # of the mutants, one in so many is looked at
 TWO_WARPGROUPS = (("TW_BM", 128), ("TW_BN", 64), ("TW_STAGES", 2), ("TW_PARTS", 2))
-MORE = {"26_split_k": TWO_WARPGROUPS, "27_shared_a": (*TWO_WARPGROUPS, ("TW_SHARERS", 2))}
+
+
+def _tiles(**numbers: int) -> tuple[tuple[str, int], ...]:
+    return tuple((f"TW_{name}", number) for name, number in numbers.items())
+
+
+ONE_BLOCK = _tiles(BN=128, EDGE=64, STAGES=2, BLOCKS=1, GROUP=8, QUICK=1)  # every slot is used again
+MORE = {
+    "26_split_k": TWO_WARPGROUPS,
+    "27_shared_a": (*TWO_WARPGROUPS, ("TW_SHARERS", 2)),
+    "29_fringe": ONE_BLOCK,
+}
 
 
 @cache
@@ -62,6 +75,9 @@ def test_a_ring_that_goes_round_is_right(name: str) -> None:
         ("25_pingpong", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_BLOCKS", 2))),
         ("26_split_k", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_PARTS", 4))),
         ("27_shared_a", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_PARTS", 2), ("TW_SHARERS", 2))),
+        ("28_even", _tiles(BM=128, BN=112, STAGES=6, PARTS=1, SHARERS=2, TOGETHER=1, AHEAD=4)),
+        ("28_even", _tiles(BM=64, BN=224, STAGES=3, PARTS=4, SHARERS=1, TOGETHER=0, AHEAD=0)),
+        ("29_fringe", _tiles(BN=256, EDGE=64, STAGES=4, BLOCKS=3, GROUP=16, QUICK=1)),
     ],
 )
 def test_tiles_of_a_card_are_right_and_spill_nothing(name: str, defines: tuple[tuple[str, int], ...]) -> None:

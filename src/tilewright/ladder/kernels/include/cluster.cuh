@@ -54,6 +54,20 @@ __device__ __forceinline__ void send_to_block(float* shared, unsigned long long*
         : "memory");
 }
 
+// Four at once.
+__device__ __forceinline__ void send4_to_block(float4* shared, unsigned long long* arrivals, int rank, float4 value) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 there, counter;\n"
+        "mapa.shared::cluster.u32 there, %0, %2;\n"
+        "mapa.shared::cluster.u32 counter, %1, %2;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [there], {%3, %4, %5, %6}, [counter];\n"
+        "}\n" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(shared))),
+        "r"(static_cast<unsigned>(__cvta_generic_to_shared(arrivals))), "r"(rank), "f"(value.x), "f"(value.y),
+        "f"(value.z), "f"(value.w)
+        : "memory");
+}
+
 // At the same mbarrier in the block of that rank: what the thread read is free there. Nothing that it wrote is made known:
 // a release for the whole cluster would be a fence for the whole card each time, where operands of wgmma have been read
 // once it has been waited for.

@@ -42,6 +42,13 @@ __device__ __forceinline__ void prefetch_map(const TensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
+// The box into L2, where whoever asks for it finds it. Nothing can be told from it by what a kernel computes: it may come
+// before wait_for_previous_grid().
+__device__ __forceinline__ void prefetch_box(const TensorMap* map, int column, int row) {
+    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(column), "r"(row)
+                 : "memory");
+}
+
 // The same box into the same place of every block of the cluster whose bit is set; it counts on the mbarrier there.
 __device__ __forceinline__ void copy_box_to_blocks(void* to, const TensorMap* map, int column, int row,
                                                    Arrivals* arrivals, int blocks) {

@@ -29,6 +29,14 @@ __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
+// Behind the last wait, where sums go on in registers: the compiler does not know that the wait is about them, and would
+// compute with them before it.
+template <int COUNT>
+__device__ __forceinline__ void hold(float (&sums)[COUNT]) {
+    #pragma unroll
+    for (int i = 0; i < COUNT; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+}
+
 // Registers move between the warpgroups of a block: all of a warpgroup's warps ask.
 template <int COUNT>
 __device__ __forceinline__ void more_registers() {
@@ -49,31 +57,42 @@ __device__ __forceinline__ int sum_row(int thread, int i) {
 }
 __device__ __forceinline__ int sum_column(int thread, int i) { return i / 4 * 8 + thread % 4 * 2 + (i & 1); }
 
-// Operands of an instruction: the sums first, 32 at a time.
-#define TW_NAMES_0 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define TW_NAMES_32 \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define TW_NAMES_64 \
-    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define TW_NAMES_96 \
-    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
-    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-#define TW_SUMS_8(d, i)                                                                                              \
+// Operands of an instruction: the sums first, eight at a time.
+#define TW_8_NAMES "%0, %1, %2, %3, %4, %5, %6, %7"
+#define TW_16_NAMES TW_8_NAMES ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define TW_24_NAMES TW_16_NAMES ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define TW_32_NAMES TW_24_NAMES ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define TW_40_NAMES TW_32_NAMES ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define TW_48_NAMES TW_40_NAMES ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define TW_56_NAMES TW_48_NAMES ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define TW_64_NAMES TW_56_NAMES ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define TW_72_NAMES TW_64_NAMES ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define TW_80_NAMES TW_72_NAMES ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define TW_88_NAMES TW_80_NAMES ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define TW_96_NAMES TW_88_NAMES ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define TW_104_NAMES TW_96_NAMES ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define TW_112_NAMES TW_104_NAMES ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define TW_120_NAMES TW_112_NAMES ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define TW_128_NAMES TW_120_NAMES ", %120, %121, %122, %123, %124, %125, %126, %127"
+#define TW_SUMS(d, i)                                                                                                \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]),      \
         "+f"(d[i + 7])
-#define TW_SUMS_32(d, i) TW_SUMS_8(d, i), TW_SUMS_8(d, i + 8), TW_SUMS_8(d, i + 16), TW_SUMS_8(d, i + 24)
-#define TW_32_SUMS(d) TW_SUMS_32(d, 0)
-#define TW_64_SUMS(d) TW_32_SUMS(d), TW_SUMS_32(d, 32)
-#define TW_96_SUMS(d) TW_64_SUMS(d), TW_SUMS_32(d, 64)
-#define TW_128_SUMS(d) TW_96_SUMS(d), TW_SUMS_32(d, 96)
-#define TW_32_NAMES TW_NAMES_0
-#define TW_64_NAMES TW_32_NAMES ", " TW_NAMES_32
-#define TW_96_NAMES TW_64_NAMES ", " TW_NAMES_64
-#define TW_128_NAMES TW_96_NAMES ", " TW_NAMES_96
+#define TW_8_SUMS(d) TW_SUMS(d, 0)
+#define TW_16_SUMS(d) TW_8_SUMS(d), TW_SUMS(d, 8)
+#define TW_24_SUMS(d) TW_16_SUMS(d), TW_SUMS(d, 16)
+#define TW_32_SUMS(d) TW_24_SUMS(d), TW_SUMS(d, 24)
+#define TW_40_SUMS(d) TW_32_SUMS(d), TW_SUMS(d, 32)
+#define TW_48_SUMS(d) TW_40_SUMS(d), TW_SUMS(d, 40)
+#define TW_56_SUMS(d) TW_48_SUMS(d), TW_SUMS(d, 48)
+#define TW_64_SUMS(d) TW_56_SUMS(d), TW_SUMS(d, 56)
+#define TW_72_SUMS(d) TW_64_SUMS(d), TW_SUMS(d, 64)
+#define TW_80_SUMS(d) TW_72_SUMS(d), TW_SUMS(d, 72)
+#define TW_88_SUMS(d) TW_80_SUMS(d), TW_SUMS(d, 80)
+#define TW_96_SUMS(d) TW_88_SUMS(d), TW_SUMS(d, 88)
+#define TW_104_SUMS(d) TW_96_SUMS(d), TW_SUMS(d, 96)
+#define TW_112_SUMS(d) TW_104_SUMS(d), TW_SUMS(d, 104)
+#define TW_120_SUMS(d) TW_112_SUMS(d), TW_SUMS(d, 112)
+#define TW_128_SUMS(d) TW_120_SUMS(d), TW_SUMS(d, 120)
 
 // sums = a b + (accumulate ? sums : 0), where a is 64 x 16, K-major, and b 16 x COLUMNS, N-major or K-major. The last four
 // operands are those of the names A to MAJOR.
@@ -91,9 +110,21 @@ __device__ __forceinline__ int sum_column(int thread, int i) { return i / 4 * 8 
 #define TW_WGMMAS(...)                   \
     TW_WGMMA(__half, "f16", __VA_ARGS__) \
     TW_WGMMA(__nv_bfloat16, "bf16", __VA_ARGS__)
+TW_WGMMAS(16, 8, 8, 9, 10, 11)
+TW_WGMMAS(32, 16, 16, 17, 18, 19)
+TW_WGMMAS(48, 24, 24, 25, 26, 27)
 TW_WGMMAS(64, 32, 32, 33, 34, 35)
+TW_WGMMAS(80, 40, 40, 41, 42, 43)
+TW_WGMMAS(96, 48, 48, 49, 50, 51)
+TW_WGMMAS(112, 56, 56, 57, 58, 59)
 TW_WGMMAS(128, 64, 64, 65, 66, 67)
+TW_WGMMAS(144, 72, 72, 73, 74, 75)
+TW_WGMMAS(160, 80, 80, 81, 82, 83)
+TW_WGMMAS(176, 88, 88, 89, 90, 91)
 TW_WGMMAS(192, 96, 96, 97, 98, 99)
+TW_WGMMAS(208, 104, 104, 105, 106, 107)
+TW_WGMMAS(224, 112, 112, 113, 114, 115)
+TW_WGMMAS(240, 120, 120, 121, 122, 123)
 TW_WGMMAS(256, 128, 128, 129, 130, 131)
 
 template <bool B_IS_N_MAJOR, int COUNT>
