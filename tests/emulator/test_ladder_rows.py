@@ -49,6 +49,10 @@ SIZED = [
     ("layernorm", "06", "float32", {"R": 5, "C": 257}),
     ("layernorm", "07", "bfloat16", {"R": 2, "C": 4096}),
     ("layernorm", "07", "float32", {"R": 1, "C": 33}),  # warps that have no element
+    ("add_rmsnorm", "04", "bfloat16", {"R": 7, "C": 66}),
+    ("add_rmsnorm", "05", "bfloat16", {"R": 1, "C": 515}),
+    ("add_layernorm", "04", "float16", {"R": 3, "C": 31}),
+    ("add_layernorm", "05", "float16", {"R": 2, "C": 1000}),
 ]
 
 
@@ -107,7 +111,7 @@ BROKEN = [
     ("softmax", "01", "expf(to_float(x[column]) - largest)", "expf(to_float(x[column]))", "tiny_31"),
     ("softmax", "03", "sum = sum * expf(seen - base) +", "sum = sum +", "small"),
     ("softmax", "03", "block_sum(sum * expf(seen - finite_base(largest)), sums)", "block_sum(sum, sums)", "small"),
-    ("softmax", "04", "(packs, x, C, worker, MINUS_INFINITY)", "(packs, x, C, worker, 0.0f)", "short"),
+    ("softmax", "04", "(packs, x, C, worker, MINUS_INFINITY)", "(packs, x, C, worker, 0.0f)", "few"),
     ("softmax", "05", "sum += states[2 * i + 1] * exponential(states[2 * i] - finite_base(largest))",
      "sum += states[2 * i + 1]", "small"),
     ("softmax", "06", "part_sum * exponential(part_largest - finite_base(row_largest))", "part_sum", "small"),
@@ -121,7 +125,7 @@ BROKEN = [
     ("rmsnorm", "03", "block_sum(squares, sums) / C + epsilon", "block_sum(squares, sums) + epsilon", "small"),
     ("rmsnorm", "04", "lane < CLUSTER ? load_of_block(&shared, lane) : 0.0f", "lane < 1 ? shared : 0.0f", "small"),
     ("layernorm", "02", "apart * apart * a.count * share", "0.0f", "small"),
-    ("layernorm", "03", "column_of<WORKERS>(i, worker) < C", "true", "short"),
+    ("layernorm", "03", "column_of<WORKERS>(i, worker) < C", "true", "few"),
     ("layernorm", "04", "lane_square + apart * apart * count", "lane_square", "small"),
     ("add_rmsnorm", "02", "packs[i] = rounded(added);", "", "small"),
     ("add_layernorm", "03", "store_in_row<WORKERS>(total, packs[i], i, columns, worker);",
@@ -137,6 +141,9 @@ BROKEN = [
     ("layernorm", "06", "is_there ? values[i][j] - mean : 0.0f", "values[i][j] - mean", "tiny_33"),
     ("layernorm", "07", "apart * apart * state.x", "0.0f", "small"),
     ("layernorm", "07", "min(max(C - (i * WORKERS + warp * 32) * ACROSS, 0), 32 * ACROSS)", "32 * ACROSS", "ragged"),
+    ("add_rmsnorm", "04", "<LANES>(values, share, others,", "<LANES>(values, share, share,", "short"),
+    ("add_layernorm", "05", "add_shares<WORKERS>(values, share, others, sums_to",
+     "add_shares<WORKERS>(values, share, others, to", "small"),
     ("rope_half", "03", "const int heads = min(HEADS, H - head);", "const int heads = HEADS;", "strided"),
     ("rope_interleaved", "02", "a * cosine - b * sine", "a * cosine + b * sine", "small"),
     ("merge_attention", "03", "sums[j] *= kept;", "sums[j] *= 1.0f;", "parts"),
@@ -150,10 +157,10 @@ def test_a_broken_twin_is_caught(name: str, which: str, old: str, new: str, size
     rung = family.rung(which)
     text = rung.file.read_text("utf-8")
     assert old in text
-    sizes = {"R": 3, "C": 1000, "ld_x": 1000} if size == "short" and which in ("03", "04") else family.sizes[size]
+    sizes = {"R": 3, "C": 1000, "ld_x": 1000} if size == "few" else family.sizes[size]
     compiled = built(family, rung, "float32", text.replace(old, new))
     what = operation(family, "float32", sizes)
-    if size == "short":  # no set of the family's, at which the rung itself is tried elsewhere
+    if size == "few":  # no set of the family's, at which the rung itself is tried elsewhere
         assert run_emulated(built(family, rung, "float32"), what).passed
     assert not all(run_emulated(compiled, what, attempt=attempt).passed for attempt in (0, 1))
 

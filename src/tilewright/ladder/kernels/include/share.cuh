@@ -1,5 +1,5 @@
-// A thread's share of a row: SHARERS neighbouring threads take turns, each access ACROSS elements wide, and all loads are
-// under way before the first is used. Rows that lie in no packs are held in the same way, by narrower accesses.
+// A thread's share of a row: SHARERS neighbouring threads take turns, each access ACROSS elements wide, and all loads
+// are under way before the first is used. Rows that lie in no packs are held in the same way, by narrower accesses.
 #pragma once
 
 #include "elements.cuh"
@@ -87,8 +87,8 @@ __device__ __forceinline__ Bits<ACROSS> bits_of(const float (&values)[ACROSS]) {
     return bits;
 }
 
-// `row` at the thread's first column, from where on it has `left` columns. Behind its end: `blank`, which should change no
-// result. Only what nobody writes during the launch.
+// `row` at the thread's first column, from where on it has `left` columns. Behind its end: `blank`, which should
+// change no result. Only what nobody writes during the launch.
 template <int SHARERS, int ACROSS, int OWNED>
 __device__ __forceinline__ void load_share(Bits<ACROSS> (&share)[OWNED], const TW_T* row, int left, float blank) {
     float blanks[ACROSS];
@@ -127,6 +127,22 @@ __device__ __forceinline__ TW_T* found_once(TW_T* row) {
     asm volatile("" : "+l"(row));
     __builtin_assume(__isGlobal(row));
     return row;
+}
+
+// Two rows' sum, as its type holds it, which is written on the way.
+template <int SHARERS, int ACROSS, int OWNED>
+__device__ __forceinline__ void add_shares(float (&values)[OWNED][ACROSS], const Bits<ACROSS> (&share)[OWNED],
+                                           const Bits<ACROSS> (&others)[OWNED], TW_T* total, int left) {
+    #pragma unroll
+    for (int i = 0; i < OWNED; ++i) {
+        float other[ACROSS];
+        unpack(values[i], share[i]);
+        unpack(other, others[i]);
+        #pragma unroll
+        for (int j = 0; j < ACROSS; ++j) values[i][j] += other[j];
+        store_piece<SHARERS>(total, values[i], i, left);
+        unpack(values[i], bits_of(values[i]));
+    }
 }
 
 // A value that is found here, though it is needed late.

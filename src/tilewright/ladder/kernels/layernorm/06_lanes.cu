@@ -17,8 +17,8 @@ static_assert(LANES <= 32 && THREADS % 32 == 0, "a row is within one warp");
 
 // A group of lanes beyond the last row has no columns, but takes part in the shuffles.
 template <int ACROSS, int OWNED>
-__device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, const TW_T* bias, TW_T* y, int columns, int C,
-                                         float epsilon) {
+__device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, const TW_T* bias, TW_T* y, int columns,
+                                         int C, float epsilon) {
     const int first = threadIdx.x % LANES * ACROSS, left = columns - first;  // column; columns from there on
     TW_T* to = found_once(y + first);
     Bits<ACROSS> share[OWNED], weights[OWNED], biases[OWNED];

@@ -1,6 +1,6 @@
-// One barrier a row, for few rows, where nothing hides a wait: every warp finds the mean of its own share and the squares
-// around it by shuffles, posts both, and merges what all posted by Chan's formula. Weights and biases are asked for
-// along with the row.
+// One barrier a row, for few rows, where nothing hides a wait: every warp finds the mean of its own share and the
+// squares around it by shuffles, posts both, and merges what all posted by Chan's formula. Weights and biases are asked
+// for along with the row.
 //
 // Rows that lie in no packs of 16 bytes are held in the same way, by accesses of fewer elements. A row of up to
 // WORKERS * PIECES * WIDTH elements fits.

@@ -1,8 +1,8 @@
 // The weights are asked for along with the row, and wait in registers for its sum: for few rows, where nothing hides a
 // wait, there is one instead of two. The sum meets one barrier.
 //
-// Rows that lie in no packs of 16 bytes are held in the same way, by accesses of fewer elements, and read once. A row of
-// up to WORKERS * PIECES * WIDTH elements fits.
+// Rows that lie in no packs of 16 bytes are held in the same way, by accesses of fewer elements, and read once. A row
+// of up to WORKERS * PIECES * WIDTH elements fits.
 #include "block.cuh"
 #include "share.cuh"
 

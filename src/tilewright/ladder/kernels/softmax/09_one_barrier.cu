@@ -1,6 +1,6 @@
-// One barrier a row, for few rows, where nothing hides a wait: every warp finds the maximum of its own share and the sum
-// to it by shuffles, posts both, and merges what all posted. Threads hold their powers, to the warp's own maximum, and
-// scale them by what it lacks of the row's.
+// One barrier a row, for few rows, where nothing hides a wait: every warp finds the maximum of its own share and the
+// sum to it by shuffles, posts both, and merges what all posted. Threads hold their powers, to the warp's own maximum,
+// and scale them by what it lacks of the row's.
 //
 // Rows that lie in no packs of 16 bytes are held in the same way, by accesses of fewer elements. A row of up to
 // WORKERS * PIECES * WIDTH elements fits.

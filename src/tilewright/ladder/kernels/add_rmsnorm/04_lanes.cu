@@ -1,0 +1,61 @@
+// Several rows a warp: as many lanes share a row as it keeps busy, and add up what they found by as few shuffles. No
+// barrier, no shared memory. The weights are asked for along with both rows, so that nothing waits twice.
+//
+// Rows that lie in no packs of 16 bytes are held in the same way, by accesses of fewer elements. A row of up to
+// LANES * PIECES * WIDTH elements fits.
+#include "share.cuh"
+#include "warp.cuh"
+
+#ifndef LANES
+#define LANES 8                  // of a row: a power of two, up to 32
+#define PIECES 8                 // accesses of a lane
+#define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
+#define THREADS 128              // of a block
+#endif
+constexpr int ROWS = THREADS / LANES;  // of a block
+static_assert(LANES <= 32 && THREADS % 32 == 0, "a row is within one warp");
+
+// A group of lanes beyond the last row has no columns, but takes part in the shuffles.
+template <int ACROSS, int OWNED>
+__device__ __forceinline__ void make_row(const TW_T* x, const TW_T* residual, const TW_T* weight,
+                                         TW_T* total, TW_T* y, int columns, int C, float epsilon) {
+    const int first = threadIdx.x % LANES * ACROSS, left = columns - first;  // column; columns from there on
+    TW_T *sums_to = found_once(total + first), *to = found_once(y + first);
+    Bits<ACROSS> share[OWNED], others[OWNED], weights[OWNED];
+    load_share_in_order<LANES>(weights, weight + first, left);
+    load_share_in_order<LANES>(others, residual + first, left);
+    load_share_in_order<LANES>(share, x + first, left);
+    const float rate = found_first(1.0f / C);  // while the loads are under way
+    float values[OWNED][ACROSS], squares = 0.0f;
+    add_shares<LANES>(values, share, others, sums_to, left);
+    #pragma unroll
+    for (int i = 0; i < OWNED; ++i)
+        #pragma unroll
+        for (int j = 0; j < ACROSS; ++j) squares += values[i][j] * values[i][j];
+    const float scale = rsqrtf(group_sum<LANES>(squares) * rate + epsilon);
+    #pragma unroll
+    for (int i = 0; i < OWNED; ++i) {
+        float factors[ACROSS];
+        unpack(factors, weights[i]);
+        #pragma unroll
+        for (int j = 0; j < ACROSS; ++j) values[i][j] *= scale * factors[j];
+        store_piece<LANES>(to, values[i], i, left);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+add_rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, const TW_T* __restrict__ weight,
+            TW_T* __restrict__ total, TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
+    const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / LANES;
+    const int columns = row < R ? C : 0;
+    const bool is_wide = C % WIDTH == 0 && ld_x % WIDTH == 0 && is_aligned_for<WIDTH>(x) &&
+                         is_aligned_for<WIDTH>(weight) && is_aligned_for<WIDTH>(y) &&
+                         is_aligned_for<WIDTH>(residual) && is_aligned_for<WIDTH>(total);
+    x += row * ld_x;
+    residual += row * C;
+    total += row * C;
+    y += row * C;
+    if (WIDTH == 1 || is_wide) make_row<WIDTH, PIECES>(x, residual, weight, total, y, columns, C, epsilon);
+    else make_row<1, PIECES * WIDTH>(x, residual, weight, total, y, columns, C, epsilon);
+    if (C > LANES * PIECES * WIDTH) __trap();  // told behind the work: few rows wait for every instruction
+}

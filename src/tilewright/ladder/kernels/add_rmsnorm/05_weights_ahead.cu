@@ -1,0 +1,59 @@
+// The weights are asked for along with both rows, and wait in registers for the sum of squares: for few rows, where
+// nothing hides a wait, there is one instead of two. The sum meets one barrier.
+//
+// Rows that lie in no packs of 16 bytes are held in the same way, by accesses of fewer elements, and read once. A row
+// of up to WORKERS * PIECES * WIDTH elements fits.
+#include "block.cuh"
+#include "share.cuh"
+
+#ifndef WORKERS
+#define WORKERS 128              // threads of a row: a power of two
+#define PIECES 4                 // accesses of a thread
+#define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
+#endif
+constexpr int WARPS = WORKERS / 32;
+static_assert(WORKERS % 32 == 0, "whole warps");
+
+template <int ACROSS, int OWNED>
+__device__ __forceinline__ void make_row(const TW_T* x, const TW_T* residual, const TW_T* weight,
+                                         TW_T* total, TW_T* y, int C, float epsilon) {
+    __shared__ float sums[WARPS];
+    const int first = threadIdx.x * ACROSS, left = C - first;  // column; columns from there on
+    TW_T *sums_to = found_once(total + first), *to = found_once(y + first);
+    Bits<ACROSS> share[OWNED], others[OWNED], weights[OWNED];
+    load_share_in_order<WORKERS>(weights, weight + first, left);
+    load_share_in_order<WORKERS>(others, residual + first, left);
+    load_share_in_order<WORKERS>(share, x + first, left);
+    const float rate = found_first(1.0f / C);  // while the loads are under way
+    float values[OWNED][ACROSS], squares = 0.0f;
+    add_shares<WORKERS>(values, share, others, sums_to, left);
+    #pragma unroll
+    for (int i = 0; i < OWNED; ++i)
+        #pragma unroll
+        for (int j = 0; j < ACROSS; ++j) squares += values[i][j] * values[i][j];
+    const float sum = group_sum<WARPS>(met(sums, warp_sum(squares)));
+    const float scale = rsqrtf(sum * rate + epsilon);
+    #pragma unroll
+    for (int i = 0; i < OWNED; ++i) {
+        float factors[ACROSS];
+        unpack(factors, weights[i]);
+        #pragma unroll
+        for (int j = 0; j < ACROSS; ++j) values[i][j] *= scale * factors[j];
+        store_piece<WORKERS>(to, values[i], i, left);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(WORKERS)
+add_rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, const TW_T* __restrict__ weight,
+            TW_T* __restrict__ total, TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
+    x += blockIdx.x * ld_x;
+    residual += (long long)blockIdx.x * C;
+    total += (long long)blockIdx.x * C;
+    y += (long long)blockIdx.x * C;
+    const bool is_wide = C % WIDTH == 0 && is_aligned_for<WIDTH>(x) && is_aligned_for<WIDTH>(weight) &&
+                         is_aligned_for<WIDTH>(y) &&
+                         is_aligned_for<WIDTH>(residual) && is_aligned_for<WIDTH>(total);
+    if (WIDTH == 1 || is_wide) make_row<WIDTH, PIECES>(x, residual, weight, total, y, C, epsilon);
+    else make_row<1, PIECES * WIDTH>(x, residual, weight, total, y, C, epsilon);
+    if (C > WORKERS * PIECES * WIDTH) __trap();  // told behind the work: few rows wait for every instruction
+}
