@@ -74,6 +74,7 @@ def holders(tmp_path: Path) -> Iterator[Holders]:
 
 def waits(holder: Holder, seconds: float = 0.3) -> bool:
     """Nothing was said for so long."""
+    assert holder.process.stdout is not None
     return not select.select([holder.process.stdout], [], [], seconds)[0]
 
 
@@ -152,30 +153,34 @@ def test_one_that_hangs_is_ended_with_its_traceback(holders: Holders) -> None:
 
 
 def test_what_is_held_inside_of_what(tmp_path: Path) -> None:
-    settled = []
-    turns = FileTurns(tmp_path, settle=lambda: settled.append(turns._held), held_s=None)
+    settled = list[str]()
+    turns = FileTurns(tmp_path, settle=lambda: settled.append(turns.held), held_s=None)
+
+    def holds(held: str) -> bool:
+        return turns.held == held
+
     with turns.shared():
         with turns.alone():
-            assert turns._held == "alone"
+            assert holds("alone")
             with turns.shared():  # less than what is held already
-                assert turns._held == "alone"
-        assert turns._held == "shared"
+                assert holds("alone")
+        assert holds("shared")
         with turns.aside():
-            assert turns._held == ""
-        assert turns._held == "shared"
+            assert holds("")
+        assert holds("shared")
         with turns.shared():
             turns.step_aside()
-            assert turns._held == ""
+            assert holds("")
             turns.step_back()
-            assert turns._held == "alone"
-        assert turns._held == "shared"
+            assert holds("alone")
+        assert holds("shared")
         turns.step_aside()  # what comes behind it raises, and nobody steps back
-    assert turns._held == ""
+    assert holds("")
     turns.step_back()
-    assert turns._held == ""
+    assert holds("")
     with turns.alone():
         turns.step_aside()  # it would lose what it measures
-        assert turns._held == "alone"
+        assert holds("alone")
     assert settled == ["shared", "alone", "shared", "shared", "alone", "shared", "alone"]
     assert turns.told().startswith("waiting 0.0 s, shared ")
 
@@ -188,7 +193,7 @@ def test_what_raises_gives_the_card_back(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="is gone"), one.alone():
         pass
     with other.alone():  # or this would wait for ever
-        assert other._held == "alone"
+        assert other.held == "alone"
 
 
 def test_nobody_else_is_there() -> None:

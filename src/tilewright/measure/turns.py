@@ -1,14 +1,14 @@
 """Turns at one card: several processes prepare there at a time, and each is timed while all others leave it alone.
 
 Two files, locked by ``flock``. The card's is held *shared* for work on the card that nobody times (allocations, fills,
-checks, captures), and *alone* for what is timed; work of the host holds neither. Everybody passes a turnstile first, and
-stays in it until the card's lock is there: who wants the card alone waits for those who have it already, and for none
-who came later.
+checks, captures), and *alone* for what is timed; work of the host holds neither. Everybody passes a turnstile first,
+and stays in it until the card's lock is there: who wants the card alone waits for those who have it already, and for
+none who came later.
 
 A process holds the card in one way at a time: who has it shared and wants it alone gives it back first, so two of them
-cannot wait for each other; and whoever waits for the card holds nothing of it, so nobody waits in a circle. Before it is
-given back, all that this process put on it has ended. What a process that dies held, the kernel gives back; one that
-hangs is ended after `HELD_S`.
+cannot wait for each other; and whoever waits for the card holds nothing of it, so nobody waits in a circle. Before it
+is given back, all that this process put on it has ended. What a process that dies held, the kernel gives back; one
+that hangs is ended after `HELD_S`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Turns:
         """
 
     def step_back(self) -> None:
-        """After `step_aside`: the card alone, until what encloses it ends. What was compiled times its variants then."""
+        """After `step_aside`: the card alone, until what encloses it ends. A compiler may time its variants then."""
 
     def told(self) -> str:
         """Where the time went, in a line; "" for nothing."""
@@ -81,14 +81,14 @@ class FileTurns(Turns):
             os.open(folder / n, os.O_RDWR | os.O_CREAT, 0o600) for n in ("turnstile", "card")
         )
         self.at_once, self._settle, self._held_s = at_once, settle, held_s
-        self._held: Held = ""
+        self.held: Held = ""
         self._is_aside = False
         self._seconds = {"waiting": 0.0, "shared": 0.0, "alone": 0.0}
         self._since = 0.0
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        with self._as("alone" if self._held == "alone" else "shared"):
+        with self._as("alone" if self.held == "alone" else "shared"):
             yield
 
     @contextmanager
@@ -102,7 +102,7 @@ class FileTurns(Turns):
             yield
 
     def step_aside(self) -> None:
-        if self._held == "shared":
+        if self.held == "shared":
             self._switch("")
             self._is_aside = True
 
@@ -128,14 +128,14 @@ class FileTurns(Turns):
         """Hold the card so, having given it back first."""
         import fcntl
 
-        if held == self._held:
+        if held == self.held:
             return
-        if self._held:
+        if self.held:
             try:
                 self._settle()
             finally:
-                self._seconds[self._held] += time.monotonic() - self._since
-                self._held = ""
+                self._seconds[self.held] += time.monotonic() - self._since
+                self.held = ""
                 if self._held_s is not None:
                     faulthandler.cancel_dump_traceback_later()
                 fcntl.flock(self._card, fcntl.LOCK_UN)
