@@ -116,7 +116,7 @@ class FileTurns(Turns):
 
     @contextmanager
     def _as(self, held: Held) -> Iterator[None]:
-        before = self._held
+        before = self.held
         self._switch(held)
         try:
             yield
@@ -148,5 +148,5 @@ class FileTurns(Turns):
                 fcntl.flock(self._turnstile, fcntl.LOCK_UN)
             if self._held_s is not None:
                 faulthandler.dump_traceback_later(self._held_s, exit=True)
-            self._held, self._since = held, time.monotonic()
+            self.held, self._since = held, time.monotonic()
             self._seconds["waiting"] += self._since - begin
