@@ -3,6 +3,7 @@
 //
 // A row of up to WORKERS * PACKS * 16 bytes fits. Short rows are one warp's (WORKERS = 32, ROWS of them in a block).
 #include "block.cuh"
+#include "dependent.cuh"
 #include "round.cuh"
 #include "row.cuh"
 
@@ -94,6 +95,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 add_layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, const TW_T* __restrict__ weight,
               const TW_T* __restrict__ bias, TW_T* __restrict__ total, TW_T* __restrict__ y, int R, int C,
               long long ld_x, float epsilon) {
+    wait_for_previous_grid();
     const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / WORKERS;
     if (C > WORKERS * PACKS * TW_PACK) __trap();
     if (row >= R) return;

@@ -5,6 +5,7 @@
 // Rows that lie in no packs of 16 bytes are held in the same way, by accesses of fewer elements. A row of up to
 // WORKERS * PIECES * WIDTH elements fits.
 #include "block.cuh"
+#include "dependent.cuh"
 #include "share.cuh"
 
 #ifndef WORKERS
@@ -79,6 +80,7 @@ extern "C" __global__ void __launch_bounds__(WORKERS)
 add_layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, const TW_T* __restrict__ weight,
               const TW_T* __restrict__ bias, TW_T* __restrict__ total, TW_T* __restrict__ y, int R, int C,
               long long ld_x, float epsilon) {
+    wait_for_previous_grid();
     x += blockIdx.x * ld_x;
     residual += (long long)blockIdx.x * C;
     total += (long long)blockIdx.x * C;

@@ -3,6 +3,7 @@
 //
 // A row of up to WORKERS * PACKS * 16 bytes fits. Short rows are one warp's (WORKERS = 32, ROWS of them in a block).
 #include "block.cuh"
+#include "dependent.cuh"
 #include "round.cuh"
 #include "row.cuh"
 
@@ -75,6 +76,7 @@ __device__ __forceinline__ void make_row_by_elements(const TW_T* x, const TW_T* 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 add_rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, const TW_T* __restrict__ weight,
             TW_T* __restrict__ total, TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
+    wait_for_previous_grid();
     const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / WORKERS;
     if (C > WORKERS * PACKS * TW_PACK) __trap();
     if (row >= R) return;

@@ -4,6 +4,7 @@
 // Rows that lie in no packs of 16 bytes are held in the same way, by accesses of fewer elements, and read once. A row
 // of up to WORKERS * PIECES * WIDTH elements fits.
 #include "block.cuh"
+#include "dependent.cuh"
 #include "share.cuh"
 
 #ifndef WORKERS
@@ -46,6 +47,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* residual, co
 extern "C" __global__ void __launch_bounds__(WORKERS)
 add_rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, const TW_T* __restrict__ weight,
             TW_T* __restrict__ total, TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
+    wait_for_previous_grid();
     x += blockIdx.x * ld_x;
     residual += (long long)blockIdx.x * C;
     total += (long long)blockIdx.x * C;

@@ -83,8 +83,8 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
     }
     __syncthreads();
     if (CLUSTER > 1) cluster_arrive();  // its mbarriers are there
-    let_next_grid_come();
     wait_for_previous_grid();
+    let_next_grid_come();
 
     if (warpgroup == CONSUMERS) {
         if (SHARERS > 1) cluster_wait();  // so are the others'

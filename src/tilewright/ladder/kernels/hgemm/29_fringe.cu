@@ -113,8 +113,8 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
         stages.template begin<CONSUMERS>();
     }
     __syncthreads();
-    let_next_grid_come();
     wait_for_previous_grid();
+    let_next_grid_come();
     Work work(M, N);
 
     if (warpgroup == 0) {

@@ -6,6 +6,7 @@
 // merge what all posted by Chan's formula.
 //
 // A row of up to CLUSTER * WORKERS * PACKS * 16 bytes fits.
+#include "dependent.cuh"
 #include "ring.cuh"
 #include "warp.cuh"
 
@@ -164,6 +165,7 @@ __device__ __forceinline__ void make_rows_by_elements(const TW_T* x, const TW_T*
 extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WORKERS, RESIDENT)
 layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_T* __restrict__ bias,
           TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
+    wait_for_previous_grid();
     if (C > CLUSTER * PART) __trap();
     const long long group = blockIdx.x / CLUSTER;
     const int begin = cluster_rank() * PART;

@@ -3,6 +3,7 @@
 //
 // Rows that lie in no packs of 16 bytes are held in the same way, by accesses of fewer elements. A row of up to
 // LANES * PIECES * WIDTH elements fits.
+#include "dependent.cuh"
 #include "share.cuh"
 #include "warp.cuh"
 
@@ -57,6 +58,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, cons
 extern "C" __global__ void __launch_bounds__(THREADS)
 layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_T* __restrict__ bias,
           TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
+    wait_for_previous_grid();
     const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / LANES;
     const int columns = row < R ? C : 0;
     const bool is_wide = C % WIDTH == 0 && ld_x % WIDTH == 0 && is_aligned_for<WIDTH>(x) &&

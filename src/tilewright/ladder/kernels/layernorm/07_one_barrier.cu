@@ -5,6 +5,7 @@
 // Rows that lie in no packs of 16 bytes are held in the same way, by accesses of fewer elements. A row of up to
 // WORKERS * PIECES * WIDTH elements fits.
 #include "block.cuh"
+#include "dependent.cuh"
 #include "share.cuh"
 
 #ifndef WORKERS
@@ -77,6 +78,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, cons
 extern "C" __global__ void __launch_bounds__(WORKERS)
 layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_T* __restrict__ bias,
           TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
+    wait_for_previous_grid();
     x += blockIdx.x * ld_x;
     y += (long long)blockIdx.x * C;
     const bool is_wide = C % WIDTH == 0 && is_aligned_for<WIDTH>(x) && is_aligned_for<WIDTH>(weight) &&

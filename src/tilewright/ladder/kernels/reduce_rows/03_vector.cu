@@ -4,6 +4,7 @@
 // Rows may begin anywhere: what lies before the first multiple of 16 bytes, and behind the last pack, comes element by
 // element.
 #include "block.cuh"
+#include "dependent.cuh"
 #include "elements.cuh"
 #include "line.cuh"
 #include "streams.cuh"
@@ -22,6 +23,7 @@ constexpr int RESIDENT = (LOADS <= 4 ? 1536 : 1024) / THREADS;
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 reduce_rows(const TW_T* __restrict__ x, TW_T* __restrict__ y, int R, int C, long long ld_x) {
+    wait_for_previous_grid();
     __shared__ float block_sums[THREADS / 32];
     const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / WORKERS;
     const int worker = threadIdx.x % WORKERS;

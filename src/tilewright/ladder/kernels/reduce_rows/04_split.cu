@@ -1,6 +1,7 @@
 // Several blocks share a row, so that few long rows are enough to fill a card. The one that comes last to a row's
 // ticket adds their sums, in the same order whichever block it is; the tickets are 0 again behind it.
 #include "block.cuh"
+#include "dependent.cuh"
 #include "elements.cuh"
 #include "last.cuh"
 #include "line.cuh"
@@ -20,6 +21,7 @@ constexpr int RESIDENT = (LOADS <= 4 ? 1536 : 1024) / THREADS;
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 reduce_rows(const TW_T* __restrict__ x, float* partial, unsigned* tickets, TW_T* __restrict__ y, int R, int C,
             long long ld_x) {
+    wait_for_previous_grid();
     __shared__ float block_sums[THREADS / 32], last_sums[THREADS / 32];
     __shared__ bool is_last;
     const long long row = blockIdx.x;

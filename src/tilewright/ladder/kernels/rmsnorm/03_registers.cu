@@ -4,6 +4,7 @@
 // A row of up to WORKERS * PACKS * 16 bytes fits. Several blocks share an SM: while one waits, another computes or
 // writes.
 #include "block.cuh"
+#include "dependent.cuh"
 #include "row.cuh"
 
 #ifndef WORKERS
@@ -59,6 +60,7 @@ __device__ __forceinline__ void make_row_by_elements(const TW_T* x, const TW_T* 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, TW_T* __restrict__ y, int R, int C, long long ld_x,
         float epsilon) {
+    wait_for_previous_grid();
     const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / WORKERS;
     if (C > WORKERS * PACKS * TW_PACK) __trap();
     if (row >= R) return;

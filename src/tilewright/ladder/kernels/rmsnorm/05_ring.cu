@@ -5,6 +5,7 @@
 // A row meets one barrier: every warp posts the squares of its own share, and all add up what all posted.
 //
 // A row of up to CLUSTER * WORKERS * PACKS * 16 bytes fits.
+#include "dependent.cuh"
 #include "ring.cuh"
 #include "warp.cuh"
 
@@ -121,6 +122,7 @@ __device__ __forceinline__ void make_rows_by_elements(const TW_T* x, const TW_T*
 extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WORKERS, RESIDENT)
 rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, TW_T* __restrict__ y, int R, int C, long long ld_x,
         float epsilon) {
+    wait_for_previous_grid();
     if (C > CLUSTER * PART) __trap();
     const long long group = blockIdx.x / CLUSTER;
     const int begin = cluster_rank() * PART;

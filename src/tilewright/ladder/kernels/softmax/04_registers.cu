@@ -5,6 +5,7 @@
 // A row of up to WORKERS * PACKS * 16 bytes fits. Several blocks share an SM: while one waits, another computes or
 // writes.
 #include "block.cuh"
+#include "dependent.cuh"
 #include "exponential.cuh"
 #include "row.cuh"
 
@@ -75,6 +76,7 @@ __device__ __forceinline__ void make_row_by_elements(const TW_T* x, TW_T* y, int
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 softmax(const TW_T* __restrict__ x, TW_T* __restrict__ y, int R, int C, long long ld_x) {
+    wait_for_previous_grid();
     const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / WORKERS;
     if (C > WORKERS * PACKS * TW_PACK) __trap();
     if (row >= R) return;

@@ -3,6 +3,7 @@
 //
 // The row is read twice, but the second launch begins with what the first read last: that much of it is in L2.
 #include "block.cuh"
+#include "dependent.cuh"
 #include "exponential.cuh"
 #include "round.cuh"
 #include "row.cuh"
@@ -65,6 +66,7 @@ __device__ __forceinline__ void find_state_by_elements(const TW_T* x, int column
 // `states` is [R, parts, 2]: the largest element of a part, and the sum of exp(x - largest).
 extern "C" __global__ void __launch_bounds__(THREADS)
 softmax_states(const TW_T* __restrict__ x, float* __restrict__ states, int R, int C, long long ld_x) {
+    wait_for_previous_grid();
     const long long row = blockIdx.x, begin = (long long)blockIdx.y * PART;
     const int columns = (int)min((long long)PART, C - begin);
     x += row * ld_x + begin;
@@ -76,6 +78,7 @@ softmax_states(const TW_T* __restrict__ x, float* __restrict__ states, int R, in
 extern "C" __global__ void __launch_bounds__(THREADS)
 softmax_write(const TW_T* __restrict__ x, const float* __restrict__ states, TW_T* __restrict__ y, int R, int C,
               long long ld_x) {
+    wait_for_previous_grid();
     __shared__ float maxima[THREADS / 32], sums[THREADS / 32];
     const int parts = gridDim.y, part = parts - 1 - blockIdx.y;
     const long long row = R - 1 - (long long)blockIdx.x, begin = (long long)part * PART;

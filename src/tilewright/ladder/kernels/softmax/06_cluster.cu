@@ -4,6 +4,7 @@
 // A row of up to CLUSTER * WORKERS * PACKS * 16 bytes fits: 512 KiB with 8 blocks of 512 threads and 8 packs.
 #include "block.cuh"
 #include "cluster.cuh"
+#include "dependent.cuh"
 #include "exponential.cuh"
 #include "round.cuh"
 #include "row.cuh"
@@ -98,6 +99,7 @@ __device__ __forceinline__ void make_part_by_elements(const TW_T* x, TW_T* y, in
 
 extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WORKERS, BLOCKS)
 softmax(const TW_T* __restrict__ x, TW_T* __restrict__ y, int R, int C, long long ld_x) {
+    wait_for_previous_grid();
     if (C > CLUSTER * PART) __trap();
     const long long row = blockIdx.x / CLUSTER;
     const int begin = cluster_rank() * PART;

@@ -5,6 +5,7 @@
 // what all posted.
 //
 // A row of up to CLUSTER * WORKERS * PACKS * 16 bytes fits.
+#include "dependent.cuh"
 #include "exponential.cuh"
 #include "ring.cuh"
 #include "warp.cuh"
@@ -153,6 +154,7 @@ __device__ __forceinline__ void make_rows_by_elements(const TW_T* x, TW_T* y, lo
 
 extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WORKERS, RESIDENT)
 softmax(const TW_T* __restrict__ x, TW_T* __restrict__ y, int R, int C, long long ld_x) {
+    wait_for_previous_grid();
     if (C > CLUSTER * PART) __trap();
     const long long group = blockIdx.x / CLUSTER;
     const int begin = cluster_rank() * PART;

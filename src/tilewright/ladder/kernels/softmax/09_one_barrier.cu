@@ -5,6 +5,7 @@
 // Rows that lie in no packs of 16 bytes are held in the same way, by accesses of fewer elements. A row of up to
 // WORKERS * PIECES * WIDTH elements fits.
 #include "block.cuh"
+#include "dependent.cuh"
 #include "exponential.cuh"
 #include "share.cuh"
 
@@ -56,6 +57,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, TW_T* y, int C) {
 
 extern "C" __global__ void __launch_bounds__(WORKERS)
 softmax(const TW_T* __restrict__ x, TW_T* __restrict__ y, int R, int C, long long ld_x) {
+    wait_for_previous_grid();
     x += blockIdx.x * ld_x;
     y += (long long)blockIdx.x * C;
     const bool is_wide = C % WIDTH == 0 && is_aligned_for<WIDTH>(x) && is_aligned_for<WIDTH>(y);
