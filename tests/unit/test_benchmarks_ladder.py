@@ -25,8 +25,9 @@ from tilewright.gpu.buffers import doubled
 from tilewright.gpu.device import GpuInfo
 from tilewright.ladder import peer_bench, timing
 from tilewright.ladder.building import Build, build_apart, builds_of
+from tilewright.ladder.compiled_peers import PeerOptions
 from tilewright.ladder.family import load_family
-from tilewright.ladder.peer_bench import NOT_BEGUN, PeerOptions
+from tilewright.ladder.peer_bench import NOT_BEGUN
 from tilewright.ladder.report import LadderBench, PeerPoint, TimedRung, joined, split
 from tilewright.ladder.running import operation_launch
 from tilewright.launch.inputs import make_inputs, repeating_inputs
@@ -226,7 +227,7 @@ def test_sets_that_nobody_tried_are_recorded_as_such(
         def __init__(self, *_: object) -> None:
             return
 
-        def points(self, dtype: str, name: str, sizes: Mapping[str, int]) -> list[PeerPoint]:
+        def points(self, dtype: str, name: str, sizes: Mapping[str, int], seconds: float) -> list[PeerPoint]:
             self.is_broken = sizes["N"] >= fails_at
             return [PeerPoint(dtype, name, sizes, "", True, 1, 0.0, 0.0, "")]
 

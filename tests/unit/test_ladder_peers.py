@@ -17,10 +17,10 @@ from tilewright.errors import TilewrightError
 from tilewright.gpu import device
 from tilewright.ladder.bench_text import grouped, markdown_points, refused, summary
 from tilewright.ladder.comparing import Contender, contest, mismatch
+from tilewright.ladder.compiled_peers import PeerOptions
 from tilewright.ladder.counted import Counted
 from tilewright.ladder.family import load_families, load_family
 from tilewright.ladder.graphs import MOST_CALLS, protocol_for
-from tilewright.ladder.peer_bench import PeerOptions
 from tilewright.ladder.peers import peers_of
 from tilewright.ladder.predicting import CardRates, predict, rates_of, scaled
 from tilewright.ladder.ratio_plot import plot_ratios

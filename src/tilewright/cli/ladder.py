@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -137,6 +138,8 @@ def bench(
     seconds: float = 0.5,
     at_most: float | None = None,
     records: Path | None = None,
+    turns: Path | None = None,
+    at_once: int = 1,
     build_only: Annotated[bool, Parameter(show_default=False)] = False,
     json: Json = False,
 ) -> int:
@@ -168,9 +171,14 @@ def bench(
     seconds
         For each set of sizes, peers and ours together.
     at_most
-        Seconds; sets of sizes for peers that were not begun by then are left out, and recorded as such.
+        Seconds; sets of sizes for peers that were not begun by then are left out, and recorded as such. Where time is
+        short, all sets get fewer rounds.
     records
         A folder: ladder-FAMILY-DTYPE.json is written there as soon as an element type is done.
+    turns
+        A folder; processes that name the same one time by turns, while none of the others uses the card.
+    at_once
+        How many such processes there are, at the most: they share the card's memory.
     build_only
         Build what this will need into the cache, several at a time if you start several, and time nothing.
     json
@@ -178,10 +186,13 @@ def bench(
     """
     settings = Settings.from_environment()
     from tilewright import ops
-    from tilewright.ladder.peer_bench import PeerOptions
+    from tilewright.gpu.driver import settle
+    from tilewright.ladder.compiled_peers import PeerOptions
     from tilewright.ladder.report_text import render_bench
+    from tilewright.measure.turns import FileTurns, Turns
     from tilewright.workflow.climbing import bench_family
 
+    others = FileTurns(turns, at_once, settle) if turns is not None else Turns()
     options = None if alone else PeerOptions(triton_tutorials, compile, autotune, seconds, partial(getattr, ops))
     with Progress(settings) as progress:
         outcome = bench_family(
@@ -194,9 +205,12 @@ def bench(
             build_only=build_only,
             records=records,
             at_most_s=inf if at_most is None else at_most,
+            turns=others,
             settings=settings,
             progress=progress,
         )
+    if others.told():
+        print(f"turns: {others.told()}", file=sys.stderr)
     return _finish(outcome.report, render_bench, json, outcome.exit_code)
 
 

@@ -18,6 +18,7 @@ from tilewright.ladder.family import Family
 from tilewright.ladder.peers import Peer, PeerCall, Result, Tutorial, exact_outputs
 from tilewright.ladder.running import operation_launch
 from tilewright.ladder.specs import bound_launches, cleared_before, figure, operation_spec
+from tilewright.ladder.yardstick import Copy, copies
 from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
 from tilewright.launch.dtypes import DTYPES
 from tilewright.launch.expressions import Name
@@ -27,7 +28,6 @@ from tilewright.verification.tolerance import Arithmetic, Tolerance, derive, rea
 if TYPE_CHECKING:
     from tilewright.gpu.executor import GpuExecutor
 
-COPY = "copy"
 _POISON = 0xFF  # NaN, or -1
 _TF32 = Arithmetic(DTYPES["float32"].epsilon, 2.0**-10)  # PTX ISA, "Alternate floating point data formats"
 
@@ -167,13 +167,10 @@ class Arena:
         why = tutorial.misfit(self.call)
         return Contender(tutorial.name, "triton", lambda: tutorial.call(function, self.call), _listed, why=why)
 
-    def copy(self) -> Contender:
-        """As many bytes as the family moves, half of them read and half of them written."""
-        torch = self.torch
-        half = max(int(figure(self.family.bytes, self.family, self.sizes, self.dtype)) // 2, 1)
-        source = torch.ones(half, dtype=torch.uint8, device=self._device)
-        target = torch.empty_like(source)
-        return Contender(COPY, "copy", lambda: target.copy_(source))
+    def copies(self, is_cold: bool, kernel: Copy | None = None) -> list[Contender]:
+        """As many bytes as the family moves, half of them read and half of them written; see `yardstick.copies`."""
+        moved = int(figure(self.family.bytes, self.family, self.sizes, self.dtype))
+        return copies(self.torch, moved // 2, is_cold, kernel, self._device)
 
     # What is right.
 

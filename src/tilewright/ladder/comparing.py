@@ -25,6 +25,7 @@ class Contender:
         outputs: what ``call`` returned → the outputs in order; None where there is nothing to check (the copy).
         prepare: before the call whose results are checked, so that results of another one cannot stand in for them.
         arithmetic: for the tolerance; None for that of the inputs' types.
+        is_tuned: its first call times kernels on the card, to pick among them.
         why: it cannot take part; it is recorded with that.
     """
 
@@ -35,6 +36,7 @@ class Contender:
     prepare: Callable[[], None] = field(default=lambda: None, repr=False)
     is_captured: bool = True
     arithmetic: Arithmetic | None = None
+    is_tuned: bool = False
     why: str = ""
 
 
@@ -127,8 +129,9 @@ def judged(point: PeerPoint, samples: Mapping[str, Sequence[float]]) -> PeerPoin
     if ours is None or ours.median_us is None:
         why = ours.message if ours is not None else "no rung takes these sizes"
         return replace(point, message=why)
-    copy = next((c for c in point.contenders if c.kind == "copy" and c.median_us is not None), None)
-    if copy is not None:
+    copies = [c for c in point.contenders if c.kind == "copy" and c.median_us is not None]
+    if copies:
+        copy = min(copies, key=lambda c: c.median_us or 0.0)
         point = replace(point, copy_share=speedup(samples[copy.name], samples[ours.name]).value)
     if not peers:
         return replace(point, message="no peer could be timed")

@@ -50,6 +50,7 @@ class Peer:
         is_captured: it can be captured in a CUDA graph; one that waits for the device cannot.
         is_compiled: ``torch.compile`` makes a peer of it, too.
         is_shaped: the formula looks at the extents of the results, so that each of them is another program.
+        is_tuned: compiling it times kernels on the card (PyTorch's compiler does, to pad products or not).
     """
 
     name: str
@@ -58,6 +59,7 @@ class Peer:
     is_captured: bool = True
     is_compiled: bool = True
     is_shaped: bool = False
+    is_tuned: bool = False
 
 
 @dataclass(frozen=True)
@@ -250,10 +252,10 @@ _PEERS: Mapping[str, tuple[Peer, ...]] = {
     "transpose": (Peer("t().clone()", lambda c: (c.inputs[0].t().clone(memory_format=c.torch.contiguous_format),)),),
     "sgemv": (Peer("torch.mv", lambda c: (c.torch.mv(c.inputs[0], c.inputs[1]),)),),
     "sgemm": (
-        Peer("torch.mm", _plain_matmul),
+        Peer("torch.mm", _plain_matmul, is_tuned=True),
         Peer("torch.mm, TF32", _matmul(True), group="tf32", is_compiled=False),
     ),
-    "hgemm": (Peer("torch.mm", _plain_matmul),),
+    "hgemm": (Peer("torch.mm", _plain_matmul, is_tuned=True),),
 }
 _TUTORIALS: Mapping[str, Tutorial] = {
     "add": Tutorial("01-vector-add.py", "add", lambda f, c: (f(c.inputs[0], c.inputs[1]),)),

@@ -27,6 +27,7 @@ from tilewright.launch.executor import Hazard
 from tilewright.launch.inputs import make_inputs, poisoned_outputs, repeating_inputs
 from tilewright.measure.measure import Plan, sample
 from tilewright.measure.ratios import speedup, spread
+from tilewright.measure.turns import Turns
 from tilewright.plan.compiled import load_model
 from tilewright.settings import Settings
 from tilewright.verification.runs import POISONS
@@ -195,14 +196,18 @@ def bench(
     settings: Settings,
     progress: Callable[[str], None],
     plan: Plan | None = None,
+    turns: Turns | None = None,
 ) -> LadderBench:
     """Judge, then time, each of the rungs for each element type and set of sizes.
 
     Args:
         plan: when to stop; by default 10 seconds a set.
+        turns: with other processes at this card.
     """
-    executor = GpuExecutor(info)
-    rates = card_rates(executor)
+    turns = turns or Turns()
+    with turns.alone():
+        executor = GpuExecutor(info)
+        rates = card_rates(executor)
     timed: list[TimedRung] = []
     for dtype in dtypes:
         passed: dict[str, CompiledRung] = {}
@@ -212,7 +217,7 @@ def bench(
         for rung in rungs:
             if dtype in rung.dtypes:
                 progress(f"{family.name} {rung.name}, {dtype}: is it right here")
-                compiled, why = _judged(family, rung, dtype, small, executor, settings)
+                compiled, why = _judged(family, rung, dtype, small, executor, settings, turns)
                 if compiled is not None and not why:
                     passed[rung.name] = compiled
                 else:
@@ -221,13 +226,14 @@ def bench(
             progress(f"{family.name}, {dtype}, {size}: timing")
             here, wrong = dict(passed), dict(failed)
             for rung in (r for r in rungs if r.sized and r.name in passed):  # it has its own defines at each size
-                compiled, why = _judged(family, rung.at(family.sizes[size], dtype), dtype, small, executor, settings)
+                sized = rung.at(family.sizes[size], dtype)
+                compiled, why = _judged(family, sized, dtype, small, executor, settings, turns)
                 if compiled is not None and not why:
                     here[rung.name] = compiled
                 else:
                     here.pop(rung.name)
                     wrong[rung.name] = why
-            rows = _timed(family, rungs, dtype, size, here, wrong, executor, plan or Plan())
+            rows = _timed(family, rungs, dtype, size, here, wrong, executor, plan or Plan(), turns)
             timed += [_foretold(family, row, here.get(row.rung), rates, settings) for row in rows]
     date = datetime.now(UTC).isoformat(timespec="seconds")
     told = LadderBench(family.name, family.title, info.name, info.driver, date, tuple(timed))
@@ -260,6 +266,7 @@ def _judged(
     small: Mapping[str, Operation],
     executor: GpuExecutor,
     settings: Settings,
+    turns: Turns,
 ) -> tuple[CompiledRung | None, str]:
     """A rung built for the card, and what is wrong with it there: "" where it passed at every small set."""
     try:
@@ -267,7 +274,8 @@ def _judged(
     except TilewrightError as error:
         return None, error.message
     for size in family.emulated_sets(rung):
-        done = run_on_gpu(compiled, small[size], executor)
+        with turns.shared():
+            done = run_on_gpu(compiled, small[size], executor)
         if not done.passed:
             return compiled, f"{size}: {done.message}"
     return compiled, ""
@@ -282,6 +290,7 @@ def _timed(
     failed: Mapping[str, str],
     executor: GpuExecutor,
     plan: Plan,
+    turns: Turns,
 ) -> list[TimedRung]:
     sizes = family.sizes[size]
     out = [TimedRung(r.name, r.technique, dtype, size, sizes, "not_run") for r in rungs if dtype in r.dtypes]
@@ -293,7 +302,7 @@ def _timed(
     launch = operation_launch(family, dtype, sizes)
     arrays = repeating_inputs(launch, 0, DRAWN)
     try:
-        with RungStopwatch(executor, ready, launch, arrays) as stopwatch:
+        with turns.shared(), RungStopwatch(executor, ready, launch, arrays) as stopwatch, turns.alone():
             samples = sample(stopwatch, list(ready), plan)
     except DeviceError as error:
         why = f"the GPU failed while timing: {executor.bury(error)}"

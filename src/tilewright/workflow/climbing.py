@@ -28,7 +28,8 @@ from tilewright.settings import Settings
 
 if TYPE_CHECKING:
     from tilewright.gpu.device import GpuInfo
-    from tilewright.ladder.peer_bench import PeerOptions
+    from tilewright.ladder.compiled_peers import PeerOptions
+    from tilewright.measure.turns import Turns
 
 Progress = Callable[[str], None]
 DEFAULT_SIZE = "small"
@@ -149,6 +150,7 @@ def bench_family(
     build_only: bool = False,
     records: Path | None = None,
     at_most_s: float = math.inf,
+    turns: Turns | None = None,
     settings: Settings,
     progress: Progress = lambda _: None,
 ) -> ClimbOutcome:
@@ -161,7 +163,9 @@ def bench_family(
         sweep: peers at the sizes of the sweep, too.
         build_only: build and count what this will need, into the cache, and time nothing.
         records: where ``ladder-FAMILY-DTYPE.json`` is written once an element type is done; None for nowhere.
-        at_most_s: sets of sizes for peers that were not begun by then are left out; an element type gets its share.
+        at_most_s: sets of sizes for peers that were not begun by then are left out. Each element type gets its share
+            of what is left once it has begun; where that is short, fewer rounds of all sets.
+        turns: with other processes at this card.
 
     Raises:
         TilewrightError: ``gpu/none`` (exit 3) where there is no GPU; else as `run_family`.
@@ -187,9 +191,7 @@ def bench_family(
 
     done, end = [], time.monotonic() + at_most_s
     for left, one in zip(range(len(dtypes), 0, -1), dtypes, strict=True):
-        begin = time.monotonic()
-        until = begin + (end - begin) / left
-        done.append(_timed(family, rungs, one, chosen, sets, info, peers, settings, progress, until))
+        done.append(_timed(family, rungs, one, chosen, sets, info, peers, settings, progress, turns, end, left))
         if records is not None:
             _write(done[-1], records / f"ladder-{family.name}-{one}.json")
     report = joined(done)
@@ -207,18 +209,20 @@ def _timed(
     peers: PeerOptions | None,
     settings: Settings,
     progress: Progress,
-    until: float,
+    turns: Turns | None,
+    end: float,
+    left: int,
 ) -> LadderBench:
-    """One element type: the rungs at the sets that were chosen, then the peers at all."""
+    """One element type of those that are left: the rungs at the sets that were chosen, then the peers at all."""
     from tilewright.ladder.peer_bench import bench_peers
     from tilewright.ladder.timing import bench
     from tilewright.measure.measure import Plan
 
     plan = Plan(min_rounds=10, budget_s=RUNG_SHARE * peers.seconds) if peers is not None else None
-    report = bench(family, rungs, (dtype,), chosen, info, settings, progress, plan)
+    report = bench(family, rungs, (dtype,), chosen, info, settings, progress, plan, turns)
     if peers is None:
         return report
-    found = bench_peers(family, (dtype,), sets, info, settings, peers, progress, until)
+    found = bench_peers(family, (dtype,), sets, info, settings, peers, progress, end, left, turns)
     return replace(
         report,
         points=found.points,
