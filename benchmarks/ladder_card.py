@@ -3,19 +3,20 @@
     PYTHONPATH=src python benchmarks/ladder_card.py --out out/card --triton-tutorials CHECKOUT/python/tutorials
 
 Needs PyTorch, which only the processes that time load; nothing is ever forked, here or there. First everything is
-built, ``--jobs`` at a time, by processes without PyTorch. Then families are timed one after the other in the order that
-they are named in, each in a fresh interpreter, which writes a record as soon as an element type is done: one that
-crashes, or takes too long, loses that element type and nothing else, and the family's others are begun anew.
+built and counted, ``--jobs`` at a time, by processes without PyTorch. Then families are timed in the order that they
+are named in (else those of many rungs first), ``--at-once`` at a time, each in a fresh interpreter: what is timed has
+the card for itself (``measure/turns.py``), while the others load, compile and check. A record is written as soon as an
+element type is done: a process that crashes, or takes too long, loses that element type and nothing else, and the
+family's others are begun anew.
 
 ``OUT/records`` holds a record for each family and element type; ``OUT/ladder.tar.gz`` one a family, joined, for
-``results/``; ``OUT/ladder.txt`` the same as text (both anew after each family); ``OUT/ladder.log`` seconds, and what
-went wrong. ``--have OUT/records`` (or a folder of ``ladder-FAMILY.json``) leaves out what an earlier run did;
-``--build-only --card FILE`` builds for a card that is not here, whose cache may then be carried to it.
+``results/``; ``OUT/ladder.txt`` the same as text (both anew after each family); ``OUT/ladder.log`` seconds, who waited
+for the card and who had it, and what went wrong. ``--have OUT/records`` (or a folder of ``ladder-FAMILY.json``) leaves
+out what an earlier run did; ``--build-only --card FILE`` builds for a card that is not here, whose cache may then be
+carried to it.
 
-Time, reckoned and not measured: 682 builds for an H200, about a second of one core each. A family: 5 to 8 s until
-PyTorch has the card; for each element type 2 s of rungs at ``default``, 3 to 15 s of torch.compile, and about 35 sets
-of sizes of ``--seconds`` and 0.15 s more: 40 to 80 s for three. ``ladder.log`` says what it came to, and what the rest
-would take at that pace.
+Where time is short, all sizes get fewer rounds; sizes are left out only where there is no time at all. ``ladder.log``
+says what it came to, and what the rest would take at that pace.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import sys
 import tarfile
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,6 +36,7 @@ from pathlib import Path
 
 import msgspec
 
+from tilewright.errors import TilewrightError
 from tilewright.gpu.device import GpuInfo
 from tilewright.ladder.bench_text import grouped, summary
 from tilewright.ladder.building import Build, build_apart, builds_of
@@ -41,12 +44,15 @@ from tilewright.ladder.family import Family, load_families, load_family
 from tilewright.ladder.report import LadderBench, joined, split
 from tilewright.ladder.report_text import render_bench
 from tilewright.ladder.sweep import sweep_sizes
+from tilewright.ladder.yardstick import build_copy
 from tilewright.settings import Settings
 
 BUILD_SHARE = 0.35  # of the time, at the most
 PATIENCE = 1.6  # times its share of what is left is when a family begins no further sizes
 GRACE_S = 30.0  # until it is stopped then
 LEAST_S = 15.0  # with less left, nothing is begun
+AT_ONCE = 5  # families; five of the largest sizes, with what checks them, take 80 of an H200's 139 GiB
+TURNS = "turns: "  # as a bench begins the line that says how long it had the card
 NOT_BEGUN = "not begun: "  # as ``peer_bench`` says of sizes that it left out
 ASK = "import sys, msgspec; from tilewright.gpu.device import find_gpu; print(msgspec.json.encode(find_gpu()).decode())"
 Parts = dict[tuple[str, str], LadderBench]
@@ -126,6 +132,7 @@ def time_family(bench: Bench, name: str, dtypes: Sequence[str], enough: float, e
         most = max(LEAST_S, enough - begin)
         words = bench.words(name, todo, "--records", str(bench.records), "--at-most", f"{most:.0f}")
         code = run_until(words, log, min(end, begin + most + GRACE_S))
+        say.all(f"{name}: {line}" for line in log.read_text(errors="replace").splitlines() if line.startswith(TURNS))
         done = [dtype for dtype in todo if bench.file(name, dtype).exists()]
         for dtype in done:
             file = bench.file(name, dtype)
@@ -211,12 +218,16 @@ class Say:
     """Prints lines as they come, and adds them to a file: a run that is stopped leaves them."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self._file, self._lock = file, threading.Lock()
 
     def __call__(self, line: str) -> None:
-        with self._file.open("a", encoding="utf-8") as log:
+        with self._lock, self._file.open("a", encoding="utf-8") as log:
             log.write(f"{line}\n")
-        print(line, flush=True)
+            print(line, flush=True)
+
+    def all(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self(line)
 
 
 def warm(bench: Bench, families: Mapping[str, tuple[str, ...]], jobs: int, until: float, say: Say) -> None:
@@ -242,8 +253,10 @@ def warm(bench: Bench, families: Mapping[str, tuple[str, ...]], jobs: int, until
 
 
 def wanted(names: Sequence[str], dtype: str, have: Parts) -> dict[str, tuple[str, ...]]:
-    """The element types of each family that are not whole yet, in the order of the names."""
-    chosen: list[Family] = [load_family(name) for name in names] if names else list(load_families())
+    """The element types of each family that are not whole yet, in the order of the names; else the longest first."""
+    chosen: list[Family] = [load_family(name) for name in names]
+    if not names:  # the longest first: one that is begun last has the card, and the rest of the time, for itself
+        chosen = sorted(load_families(), key=lambda family: -len(family.rungs) * len(family.dtypes))
     out = {}
     for family in chosen:
         asked = family.dtypes if dtype == "all" else tuple(d for d in dtype.split(",") if d in family.dtypes)
@@ -264,6 +277,7 @@ def read_words() -> argparse.Namespace:
     parser.add_argument("--seconds", default="0.05", help="for each set of sizes")
     parser.add_argument("--budget", type=float, default=530.0, help="seconds, all together")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--at-once", type=int, default=AT_ONCE, help="families, which take turns at the card")
     parser.add_argument(
         "--warm", type=float, default=0.0, help="seconds for PyTorch to compile beforehand, in parallel"
     )
@@ -294,6 +308,8 @@ def main() -> None:
     more += [] if args.no_sweep else ["--sweep"]
     more += ["--autotune"] if args.autotune else []
     more += ["--triton-tutorials", str(args.triton_tutorials)] if args.triton_tutorials else []
+    if args.at_once > 1:
+        more += ["--turns", str(args.out / "turns"), "--at-once", str(args.at_once)]
     command = args.command or (sys.executable, "-m", "tilewright", "ladder", "bench")
     bench = Bench(tuple(command), tuple(more), records)
 
@@ -301,34 +317,74 @@ def main() -> None:
     settings = Settings.from_environment()
     for line in build_apart(builds, info, settings, args.jobs, begin + BUILD_SHARE * args.budget):
         say(f"building {line}")
+    with suppress(TilewrightError):  # who needs it says so
+        build_copy(info.arch, settings)
     say(f"{len(builds)} builds: {time.monotonic() - begin:.0f} s")
     if args.build_only:
         return
     if args.warm:
         warm(bench, families, args.jobs, min(end, time.monotonic() + args.warm), say)
         say(f"warmed: {time.monotonic() - begin:.0f} s since the start")
-    time_all(bench, families, parts, args.out, end, say)
+    time_all(bench, families, parts, args.out, end, say, args.at_once)
+
+
+def enough_for(weight: float, ahead: float, now: float, end: float, at_once: int) -> float:
+    """When a family begins no further sizes: its share of what is left, and a bit more, for some need less.
+
+    Args:
+        weight: of the family. ahead: of it, of all that are not begun, and of what others have yet to do.
+    """
+    left = end - LEAST_S / 3 - now
+    return now + left * min(1.0, PATIENCE * at_once * weight / ahead)
 
 
 def time_all(
-    bench: Bench, families: Mapping[str, tuple[str, ...]], parts: Parts, out: Path, end: float, say: Say
+    bench: Bench,
+    families: Mapping[str, tuple[str, ...]],
+    parts: Parts,
+    out: Path,
+    end: float,
+    say: Say,
+    at_once: int = 1,
 ) -> None:
-    """Family after family. A family's share of what is left goes by the number of its element types, and one more."""
+    """So many families at a time, one after another. One weighs as much as it has element types, and one more: for
+    loading PyTorch, and compiling for the first time."""
     weights = {name: len(dtypes) + 1 for name, dtypes in families.items()}
-    begin, done = time.monotonic(), 0
-    for name, dtypes in families.items():
-        now = time.monotonic()
-        left = sum(weights.values()) - done
-        if end - now < LEAST_S:
-            say(f"{name}: not begun, out of time")
-            continue
-        enough = min(end - LEAST_S / 3, now + PATIENCE * (end - now) * weights[name] / left)
-        parts |= time_family(bench, name, dtypes, enough, end, say)
-        done += weights[name]
-        rest = (time.monotonic() - begin) / done * (sum(weights.values()) - done)
-        took, left_s = time.monotonic() - now, end - time.monotonic()
-        say(f"{name}: {took:.0f} s; at this pace the rest would take {rest:.0f} s; {left_s:.0f} s left")
-        pack(parts, out)
+    whole, begin = sum(weights.values()), time.monotonic()
+    queue, running, lock = deque(families), set[str](), threading.Lock()
+
+    def ahead() -> float:
+        return sum(weights[name] for name in queue) + sum(weights[name] for name in running) / 2
+
+    def serve() -> None:
+        while True:
+            with lock:
+                if not queue:
+                    return
+                name, now = queue.popleft(), time.monotonic()
+                enough = enough_for(weights[name], weights[name] + ahead(), now, end, at_once)
+                running.add(name)
+            if end - now < LEAST_S:
+                say(f"{name}: not begun, out of time")
+                found = Parts()
+            else:
+                found = time_family(bench, name, families[name], enough, end, say)
+            with lock:
+                running.remove(name)
+                if not found:
+                    continue
+                parts.update(found)
+                took, rest = time.monotonic() - now, ahead()
+                pace = (time.monotonic() - begin) / (whole - rest) * rest
+                left_s = end - time.monotonic()
+                say(f"{name}: {took:.0f} s; at this pace the rest would take {pace:.0f} s; {left_s:.0f} s left")
+                pack(parts, out)
+
+    threads = [threading.Thread(target=serve) for _ in range(max(1, min(at_once, len(families))))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     pack(parts, out)
 
 

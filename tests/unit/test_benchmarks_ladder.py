@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -27,6 +28,7 @@ from tilewright.ladder import peer_bench, timing
 from tilewright.ladder.building import Build, build_apart, builds_of
 from tilewright.ladder.compiled_peers import PeerOptions
 from tilewright.ladder.family import load_family
+from tilewright.ladder.pacing import Pace
 from tilewright.ladder.peer_bench import NOT_BEGUN
 from tilewright.ladder.report import LadderBench, PeerPoint, TimedRung, joined, split
 from tilewright.ladder.running import operation_launch
@@ -216,6 +218,59 @@ def test_a_bench_that_takes_too_long_is_stopped_and_leaves_what_it_did(
     assert "softmax bfloat16 float64: stopped, out of time" in (tmp_path / "log").read_text().splitlines()
 
 
+# Several families at a time, each played by a script that says when it begins and ends.
+
+BUSY = """
+import os, pathlib, sys, time
+words = sys.argv[1:]
+records = pathlib.Path(words[words.index("--records") + 1])
+log = os.open(records.parent / "busy", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+os.write(log, f"+{words[0]} {words[words.index('--at-most') + 1]}\\n".encode())
+time.sleep(0.4)
+if words[0] != "gelu":
+    for dtype in words[words.index("--dtype") + 1].split(","):
+        (records / f"ladder-{words[0]}-{dtype}.json").write_bytes((records.parent / f"{dtype}.json").read_bytes())
+print("turns: waiting 1.0 s, shared 2.0 s, alone 3.0 s", file=sys.stderr)
+os.write(log, f"-{words[0]} 0\\n".encode())
+"""
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 9])
+def test_so_many_families_at_a_time_and_all_of_them(tmp_path: Path, at_once: int) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    for dtype in ("float32", "float16"):
+        write(tmp_path, f"{dtype}.json", report(dtype))
+    (tmp_path / "busy.py").write_text(BUSY)
+    bench = card.Bench((sys.executable, str(tmp_path / "busy.py")), (), records)
+    families = {"softmax": ("float32", "float16"), "gelu": ("float32",), "add": ("float32",), "relu": ("float16",)}
+    parts: card.Parts = {}
+    card.time_all(bench, families, parts, tmp_path, time.monotonic() + 200, card.Say(tmp_path / "ladder.log"), at_once)
+    assert set(parts) == {("softmax", "float32"), ("softmax", "float16"), ("add", "float32"), ("relu", "float16")}
+    busy, most, begun = set[str](), 0, []
+    for line in (tmp_path / "busy").read_text().splitlines():
+        name, seconds = line[1:].split()
+        (busy.add if line[0] == "+" else busy.discard)(name)
+        most = max(most, len(busy))
+        begun += [name] if line[0] == "+" else []
+        assert line[0] == "-" or 30 < float(seconds) < 200
+    assert most == min(at_once, 4)
+    assert at_once > 1 or begun == list(families)
+    log = (tmp_path / "ladder.log").read_text()
+    assert "gelu float32: no record" in log
+    assert "softmax: turns: waiting 1.0 s, shared 2.0 s, alone 3.0 s" in log
+    with tarfile.open(tmp_path / "ladder.tar.gz") as packed:
+        assert len(packed.getnames()) == 3
+
+
+def test_shares_of_time() -> None:
+    """Of 515 s that are left before the last ones."""
+    end = 515 + card.LEAST_S / 3
+    assert card.enough_for(4, 80, 0.0, end, 1) == pytest.approx(card.PATIENCE * 515 / 20)
+    assert card.enough_for(4, 80, 0.0, end, 5) == pytest.approx(card.PATIENCE * 515 / 4)
+    assert card.enough_for(4, 10, 415.0, end, 5) == pytest.approx(515)  # the last ones may have all that is left
+
+
 @pytest.mark.parametrize(("until", "fails_at", "untried"), [(-1.0, 9, 3), (math.inf, 1, 2), (math.inf, 9, 0)])
 def test_sets_that_nobody_tried_are_recorded_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: float, fails_at: int, untried: int
@@ -264,6 +319,38 @@ def test_repeating_inputs_are_the_first_values_of_the_whole_ones() -> None:
         assert 0 < values.size <= 100
         assert (whole[name][: values.size] == values).all()
     assert any(values.size < whole[name].size for name, values in first.items())
+
+
+def test_the_first_set_is_nobodys_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever loads PyTorch and compiles for the first time would have nothing left of its own."""
+    now, given = [0.0], list[float]()
+
+    class Ring:
+        rates = SimpleNamespace(dram_bytes=1e12, launch_us=2.0)
+        is_broken = False
+
+        def __init__(self, *_: object) -> None:
+            now[0] += 10
+
+        def points(self, dtype: str, name: str, sizes: Mapping[str, int], seconds: float) -> list[PeerPoint]:
+            now[0] += seconds + (15 if sizes["N"] == 1 else 0.5)
+            given.append(seconds)
+            return [PeerPoint(dtype, name, sizes, "", True, 1, 0.0, 0.0, "")]
+
+    streams = SimpleNamespace(Stream=object, stream=lambda _: nullcontext())
+    torch = SimpleNamespace(cuda=streams, no_grad=nullcontext, __version__="2.11")
+    monkeypatch.setattr(peer_bench, "need_torch", lambda: torch)
+    monkeypatch.setattr(peer_bench, "_Ring", Ring)
+    monkeypatch.setattr(peer_bench, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(peer_bench, "Pace", partial(Pace, clock=lambda: now[0]))
+    sets = [("", {"N": n}) for n in range(1, 32)]
+    settings, options = Settings(tmp_path), PeerOptions(seconds=0.25, compiled="off")
+    found = peer_bench.bench_peers(
+        load_family("add"), ("float32",), sets, INFO, settings, options, lambda _: None, 25.0 + 3 * 20.0, 3
+    )
+    assert not any(p.message for p in found.points)
+    assert now[0] == pytest.approx(25.0 + 20.0, abs=1.0)
+    assert 0.05 < given[-1] < 0.25
 
 
 def test_each_element_type_is_written_as_soon_as_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

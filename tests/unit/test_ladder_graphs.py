@@ -10,6 +10,7 @@ import pytest
 
 from tilewright.ladder.comparing import Contender
 from tilewright.ladder.graphs import GraphClock, Protocol, card_rates
+from tilewright.ladder.yardstick import copies
 
 CALL_US = {"a": 3.0, "b": 5.0, "copy": 500.0, "launch": 2.0}
 
@@ -55,7 +56,10 @@ class FakeTorch:
             def reset(self) -> None:
                 fake.log.append("reset")
 
-        self.cuda = SimpleNamespace(Event=Event, CUDAGraph=Graph, graph_pool_handle=lambda: "pool")
+        now = SimpleNamespace(cuda_stream=7)
+        self.cuda = SimpleNamespace(
+            Event=Event, CUDAGraph=Graph, graph_pool_handle=lambda: "pool", current_stream=lambda: now
+        )
 
     def called(self, name: str) -> None:
         if self.graph is not None:
@@ -69,7 +73,7 @@ class FakeTorch:
             self.log.append("flush")
             self.now_us += 60
 
-        step = SimpleNamespace(zero_=flushed, numel=lambda: 1 << 30)
+        step = SimpleNamespace(zero_=flushed, numel=lambda: 1 << 30, data_ptr=lambda: 16)
         step.copy_, step.add_ = (lambda _: self.called("copy")), (lambda _: self.called("launch"))
         return step
 
@@ -132,3 +136,30 @@ def test_rates_of_the_card() -> None:
     dram_bytes, launch_us = card_rates(torch, stream, 60 << 20)
     assert dram_bytes == pytest.approx(2 * 2**30 / 500e-6)
     assert launch_us == pytest.approx(2.0)
+    assert "graph copy*1" not in torch.log  # which the driver may leave to a copy engine, that is slow
+
+
+@pytest.mark.parametrize(("kernel_us", "best_us"), [(480.0, 480.0), (600.0, 500.0), (None, 500.0)])
+def test_the_rate_is_that_of_the_fastest_copy(
+    monkeypatch: pytest.MonkeyPatch, kernel_us: float | None, best_us: float
+) -> None:
+    torch = FakeTorch()
+
+    def kernel(target: int, source: int, count_bytes: int, stream: int) -> None:
+        assert (target, source, count_bytes, stream) == (16, 16, 1 << 30, 7)
+        if kernel_us is None:
+            raise RuntimeError("no image")
+        torch.called("kernel")
+
+    monkeypatch.setitem(CALL_US, "kernel", kernel_us or 0.0)
+    dram_bytes, _ = card_rates(torch, SimpleNamespace(synchronize=lambda: None), 60 << 20, kernel)
+    assert dram_bytes == pytest.approx(2 * 2**30 / (best_us * 1e-6))
+
+
+def test_copies_are_captured_where_the_data_stays_in_the_cache() -> None:
+    torch = FakeTorch()
+    told = {
+        is_cold: {c.name: c.is_captured for c in copies(torch, 100, is_cold, lambda *_: None)}
+        for is_cold in (True, False)
+    }
+    assert told == {True: {"copy": False, "copy kernel": True}, False: {"copy": True, "copy kernel": True}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -21,6 +22,7 @@ from tilewright.ladder.compiled_peers import PeerOptions
 from tilewright.ladder.counted import Counted
 from tilewright.ladder.family import load_families, load_family
 from tilewright.ladder.graphs import MOST_CALLS, protocol_for
+from tilewright.ladder.pacing import LEAST_S, Pace
 from tilewright.ladder.peers import peers_of
 from tilewright.ladder.predicting import CardRates, predict, rates_of, scaled
 from tilewright.ladder.ratio_plot import plot_ratios
@@ -120,7 +122,7 @@ def test_what_raises_or_cannot_be_captured_takes_no_part() -> None:
     assert told["triton"] == ("not_run", "RuntimeError: no kernel image")
     assert told["eager"] == ("not_run", "OutOfMemoryError: too large")
     assert point.best_peer == "compiled"
-    assert refused([point, point])[0] == "eager: not run: OutOfMemoryError: too large (2 of the sizes)"
+    assert refused([point, point])[0] == "eager: not run: OutOfMemoryError: too large (2 of the sizes, first R=2 C=3)"
     alone = ran(TIMES, stuck)
     assert (alone.outcome, alone.message) == ("not_run", "no peer could be timed")
 
@@ -178,6 +180,50 @@ def test_losses_and_refusals_are_shown() -> None:
     assert "| 8.5 | dram |" in page
     assert "compiled: failed: 4 of 4 elements" in page
     assert list(grouped(report.points)) == [("float32", "")]
+
+
+def test_sets_that_were_left_out_for_one_reason_are_one_line() -> None:
+    late = [replace(POINT, sizes={"R": r}, message="not begun: out of time") for r in range(1, 38)]
+    broken = replace(POINT, message="OutOfMemoryError: too large")
+    assert refused([*late, broken]) == [
+        "not begun: out of time (37 of the sizes, first R=1)",
+        "OutOfMemoryError: too large (1 of the sizes, R=2 C=3)",
+    ]
+
+
+def test_the_fastest_copy_is_the_yardstick() -> None:
+    kernel = contender("copy kernel", "copy", None)
+    point = ran({**TIMES, "copy": 14.0, "copy kernel": 9.5}, *PEERS, kernel)
+    assert point.copy_share == pytest.approx(0.95)
+    assert ran({**TIMES, "copy": 9.0, "copy kernel": 9.5}, *PEERS, kernel).copy_share == pytest.approx(0.9)
+    assert ran(TIMES, *PEERS, kernel, failed={"copy kernel": "no image"}).copy_share == pytest.approx(0.9)
+
+
+def paced(seconds: float, until: float, costs: list[float]) -> tuple[list[float], float]:
+    """What sets are given that cost so much beside their timing, and when they are done."""
+    now = 0.0
+    pace = Pace(seconds, until, len(costs), lambda: now)
+    given = []
+    for cost in costs:
+        given.append(pace.begin())
+        now += given[-1] + cost
+        pace.end()
+    return given, now
+
+
+def test_where_time_is_short_all_sets_get_less() -> None:
+    given, end = paced(0.05, math.inf, [0.2] * 40)
+    assert set(given) == {0.05}
+    given, end = paced(0.05, 100.0, [0.2] * 40)
+    assert set(given) == {0.05}
+    given, end = paced(0.05, 9.0, [0.2] * 40)  # 8 of them are the sets' own
+    assert end <= 9.0
+    assert given[-1] == pytest.approx(0.025, rel=0.3)
+    given, end = paced(0.05, 9.0, [*[0.2] * 20, *[0.1] * 20])  # what they cost is learnt anew
+    assert end <= 9.0
+    assert given[-1] == 0.05
+    given, end = paced(0.05, 2.0, [0.2] * 40)
+    assert set(given[1:]) == {LEAST_S}
 
 
 def test_the_picture_has_a_dot_a_size() -> None:

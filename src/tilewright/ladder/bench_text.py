@@ -46,13 +46,17 @@ def sizes_text(point: PeerPoint) -> str:
 
 
 def refused(points: Iterable[PeerPoint]) -> list[str]:
-    """Who took no part, and why: once for each reason, with the number of sizes."""
-    found: dict[str, int] = {}
+    """Who took no part, and why: once for each reason, with the number of sizes, and the first of them."""
+    found: dict[str, list[PeerPoint]] = {}
     for point in points:
         reasons = [f"{c.name}: {c.verdict.replace('_', ' ')}: {c.message}" for c in point.contenders if c.message]
-        for reason in reasons or ([f"{sizes_text(point)}: {point.message}"] if point.message else []):
-            found[reason] = found.get(reason, 0) + 1
-    return [f"{reason} ({count} of the sizes)" for reason, count in found.items()]
+        for reason in reasons or ([point.message] if point.message else []):
+            found.setdefault(reason, []).append(point)
+    return [f"{reason} ({_told(those)})" for reason, those in found.items()]
+
+
+def _told(points: Sequence[PeerPoint]) -> str:
+    return f"{len(points)} of the sizes, {'first ' if len(points) > 1 else ''}{sizes_text(points[0])}"
 
 
 def overhead(points: Sequence[PeerPoint]) -> str:
