@@ -120,6 +120,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
 
     monkeypatch.setattr(peer_bench, "Arena", Here)
     monkeypatch.setattr(peer_bench, "GpuExecutor", noting("context"))
+    monkeypatch.setattr(peer_bench, "build_copy", noting("build"))
     monkeypatch.setattr(peer_bench, "load_copy", lambda *_: noting("copy"))
     monkeypatch.setattr(peer_bench, "counted", noting("counted", ()))
     monkeypatch.setattr(peer_bench.GraphClock, "time_us", time_us)
@@ -140,10 +141,10 @@ def test_the_card_is_held_for_all_that_is_done_there(watched: Watched, tmp_path:
     assert all(c.verdict == "passed" for p in done.points for c in p.contenders)
     seen = watched.seen
     assert seen["time"] == seen["host"] == {"alone"}
-    assert seen["counted"] == {""}, "nobody else could time meanwhile"
+    assert seen["counted"] == seen["build"] == {""}, "nobody else could time meanwhile"
     assert seen["arena"] == {"shared"}
     assert seen["rung"] == {"shared"}
-    assert not any("" in held for what, held in seen.items() if what != "counted")
+    assert not any("" in held for what, held in seen.items() if what not in ("counted", "build"))
     assert "empty_cache" in seen  # half of the card is more than a half of a quarter of it
 
 

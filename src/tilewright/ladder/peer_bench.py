@@ -27,7 +27,7 @@ from tilewright.ladder.predicting import CardRates, Foretold, precision_of, pred
 from tilewright.ladder.report import PeerPoint, TimedContender
 from tilewright.ladder.specs import figure, rung_spec
 from tilewright.ladder.tutorials import load_tutorial
-from tilewright.ladder.yardstick import load_copy
+from tilewright.ladder.yardstick import build_copy, load_copy
 from tilewright.measure.measure import Plan
 from tilewright.measure.turns import Turns
 from tilewright.settings import Settings
@@ -198,10 +198,12 @@ class _Ring:
         self._built: dict[Any, CompiledRung] = {}
         self._runs: dict[tuple[str, str], tuple[Counted, ...]] = {}
         self._tutorial, self._function = _tutorial(family, settings, options)
-        with turns.alone():
+        build_copy(info.arch, settings)  # on the host: it is in the cache then
+        with turns.shared():
             self._executor = GpuExecutor(info)
             self._copy = load_copy(info.arch, settings)
-            dram_bytes, launch_us = card_rates(torch, stream, info.l2_bytes, self._copy)
+            with turns.alone():
+                dram_bytes, launch_us = card_rates(torch, stream, info.l2_bytes, self._copy)
             self._flush = torch.empty(flush_bytes(info.l2_bytes), dtype=torch.uint8, device="cuda")
         self.rates: CardRates = rates_of(info.name, dram_bytes, launch_us)
 

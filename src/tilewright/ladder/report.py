@@ -183,7 +183,7 @@ class PeerPoint:
         rung: that was picked. predicted_us, predicted_bound: of it, see ``predicting``.
         outcome: ``won``, ``level`` (within 1 %) or ``lost``; ``not_run`` where ours or every peer is missing.
         best_peer: the fastest. ratio: its time over ours, the median over the rounds; low and high: 95 %.
-        copy_share: the copy's time over ours.
+        copy_share: the fastest copy's time over ours.
     """
 
     dtype: str

@@ -205,9 +205,10 @@ def bench(
         turns: with other processes at this card.
     """
     turns = turns or Turns()
-    with turns.alone():
+    with turns.shared():
         executor = GpuExecutor(info)
-        rates = card_rates(executor)
+        with turns.alone():
+            rates = card_rates(executor)
     timed: list[TimedRung] = []
     for dtype in dtypes:
         passed: dict[str, CompiledRung] = {}

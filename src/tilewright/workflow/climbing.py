@@ -268,10 +268,12 @@ def _built(
     """What a bench will need, in the caches, and an empty report."""
     from tilewright.ladder.building import build_one, builds_of
     from tilewright.ladder.peer_bench import warm_peers
+    from tilewright.ladder.yardstick import build_copy
 
     for build in builds_of(family, rungs, dtypes, sets, info):
         progress(build.title)
         build_one(build, info, settings)  # what is wrong with it is told when it is timed
     if peers is not None:
+        build_copy(info.arch, settings)
         warm_peers(family, dtypes, sets, settings, peers)
     return ClimbOutcome(LadderBench(family.name, family.title, info.name, info.driver, "", ()), EXIT_OK)
