@@ -108,7 +108,7 @@ def exact_outputs(family: str, call: PeerCall) -> tuple[Any, ...] | None:
     if not peers:
         return None
     torch = call.torch
-    wide = tuple(x.double() if x.is_floating_point() else x for x in call.inputs)
+    wide = tuple(x.double() if x.is_floating_point() or x.dtype == torch.int8 else x for x in call.inputs)
     if family in ("add_rmsnorm", "add_layernorm"):
         x, residual, *others = call.inputs
         total = (x.float() + residual.float()).to(x.dtype).double()
@@ -219,6 +219,20 @@ def _plain_matmul(c: PeerCall) -> tuple[Any, ...]:
     return (c.torch.mm(c.inputs[0], c.inputs[1]),)
 
 
+def _int_mm(c: PeerCall) -> tuple[Any, ...]:
+    """In float64, which holds every sum that memory has room for, int32 wraps around as the kernels' sums do."""
+    a, b, *_ = c.inputs
+    if a.is_floating_point():
+        return ((a @ b.t()).long().int(),)
+    return (c.torch._int_mm(a, b.t()),)
+
+
+def _w8a8(c: PeerCall) -> tuple[Any, ...]:
+    *_, scale_a, scale_b, bias = c.inputs
+    (sums,) = _int_mm(c)
+    return ((sums.to(scale_a.dtype) * scale_a[:, None] * scale_b + bias).to(c.results[0].dtype),)
+
+
 def _layer_tutorial(function: Any, c: PeerCall) -> tuple[Any, ...]:
     x, weight, bias = c.inputs
     return (function(x, (x.shape[-1],), weight, bias, c.numbers["epsilon"]),)
@@ -256,6 +270,9 @@ _PEERS: Mapping[str, tuple[Peer, ...]] = {
         Peer("torch.mm, TF32", _matmul(True), group="tf32", is_compiled=False),
     ),
     "hgemm": (Peer("torch.mm", _plain_matmul, is_tuned=True),),
+    # It takes more than 16 rows, and multiples of 8 for the other two.
+    "igemm": (Peer("torch._int_mm", _int_mm),),
+    "w8a8": (Peer("_int_mm, mul, mul, add", _w8a8),),
 }
 _TUTORIALS: Mapping[str, Tutorial] = {
     "add": Tutorial("01-vector-add.py", "add", lambda f, c: (f(c.inputs[0], c.inputs[1]),)),

@@ -25,6 +25,7 @@ CUDA_NAMES = {
     "float16": "__half",
     "bfloat16": "__nv_bfloat16",
     "float64": "double",
+    "int8": "signed char",
     "int32": "int",
     "uint8": "unsigned char",
 }
