@@ -9,7 +9,7 @@
 #include "dequantise.cuh"
 
 #ifndef TW_BN  // for the emulator; a card gets those of ladder.toml
-#define TW_BN 64
+#define TW_BN 128
 #define TW_STAGES 2
 #define TW_BLOCKS 2
 #define TW_GROUP 8
