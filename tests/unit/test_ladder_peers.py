@@ -16,6 +16,7 @@ import pytest
 
 from tilewright.errors import TilewrightError
 from tilewright.gpu import device
+from tilewright.ladder import comparing
 from tilewright.ladder.bench_text import grouped, markdown_points, refused, summary
 from tilewright.ladder.comparing import Contender, contest, mismatch
 from tilewright.ladder.compiled_peers import PeerOptions
@@ -162,6 +163,22 @@ def test_mismatches(got: list[float], why: str) -> None:
         found = mismatch("y", np.array(got), RIGHT, Tolerance(1e-3, 1e-3, ""))
     assert found.startswith(why) if why != "has the shape (2,) instead of (4,)" else why in found
     assert bool(found) == bool(why)
+
+
+def test_long_outputs_are_compared_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparing, "PART", 4)
+    need = np.arange(10.0).reshape(2, 5)
+    got, seen = need.astype(np.float32), list[int]()
+
+    def widened(part: np.ndarray) -> np.ndarray:
+        seen.append(part.size)
+        return part.astype(np.float64)
+
+    assert mismatch("y", got, need, Tolerance(0.0, 0.0, ""), widened) == ""
+    assert seen == [4, 4, 2]
+    got[1, 1] = got[1, 3] = -1  # in the second part, and in the third
+    told = mismatch("y", got, need, Tolerance(0.0, 0.0, ""), widened)
+    assert told == "2 of 10 elements of y are wrong: -1 instead of 6"
 
 
 def test_losses_and_refusals_are_shown() -> None:

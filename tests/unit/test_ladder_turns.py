@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -146,6 +147,35 @@ def test_the_card_is_held_for_all_that_is_done_there(watched: Watched, tmp_path:
     assert seen["rung"] == {"shared"}
     assert not any("" in held for what, held in seen.items() if what not in ("counted", "build"))
     assert "empty_cache" in seen  # half of the card is more than a half of a quarter of it
+
+
+def test_who_finds_no_memory_waits_for_that_of_others(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = []
+
+    def softmax(*_: Any) -> Any:  # a peer that would be left out, and we would win
+        tries.append(1)
+        if len(tries) < 3:
+            raise torch.OutOfMemoryError("too large")
+        return torch.softmax(*_, dim=-1)
+
+    (peer,) = peer_bench.peers_of("softmax")
+    late = replace(peer, formula=lambda c: (softmax(c.inputs[0]),))
+    monkeypatch.setattr(peer_bench, "peers_of", lambda _: (late,))
+    monkeypatch.setattr(peer_bench, "WAITS_S", (0.0,) * 4)
+    done = peer_bench.bench_peers(
+        load_family("softmax"),
+        ("float32",),
+        [("", SIZES)],
+        INFO,
+        Settings.from_environment(),
+        PeerOptions(compiled="off", seconds=0.02),
+        lambda _: None,
+        turns=watched.turns,
+    )
+    (point,) = done.points
+    assert point.best_peer == "torch.softmax"
+    assert not peer_bench.is_short_of_memory(done.points)
+    assert len(tries) > 3
 
 
 def test_compilers_step_aside_and_have_the_card_alone_then(tmp_path: Path) -> None:

@@ -187,7 +187,8 @@ class Arena:
         for index, (array, found) in enumerate(zip(self.outputs, got, strict=True)):
             held, rms = self._held(index, found)
             tolerance = self._tolerance(contender, found, rms)
-            why = mismatch(array.name, found.double().reshape(array.shape), held, tolerance)
+            shaped = found.reshape(array.shape)
+            why = mismatch(array.name, shaped, held, tolerance, lambda part: part.double())
             if why:
                 return f"{why} ({tolerance.derivation})"
         return ""

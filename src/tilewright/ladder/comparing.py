@@ -14,6 +14,7 @@ from tilewright.verification.tolerance import Arithmetic, Tolerance
 
 PEER_KINDS: frozenset[Kind] = frozenset({"eager", "compile", "autotune", "triton"})
 OURS: Kind = "rung"
+PART = 1 << 25  # elements that are compared at a time
 
 
 @dataclass(frozen=True)
@@ -40,22 +41,30 @@ class Contender:
     why: str = ""
 
 
-def mismatch(name: str, got: Any, need: Any, tolerance: Tolerance) -> str:
-    """What is wrong with an output; "" for nothing. Both in float64, of NumPy or of PyTorch, of one shape."""
+def mismatch(
+    name: str, got: Any, need: Any, tolerance: Tolerance, widened: Callable[[Any], Any] = lambda part: part
+) -> str:
+    """What is wrong with an output; "" for nothing.
+
+    Args:
+        got, need: of NumPy or of PyTorch, of one shape, ``need`` in float64.
+        widened: makes float64 of a part of ``got``: of all of it at once, there may be no room for.
+    """
     if tuple(got.shape) != tuple(need.shape):
         return f"{name} has the shape {tuple(got.shape)} instead of {tuple(need.shape)}"
-    # Nothing but itself is near an infinity, though any distance is within its share of one.
-    near = (abs(got - need) <= tolerance.absolute + tolerance.relative * abs(need)) & (abs(need) < math.inf)
-    wrong = ~(near | (got == need) | ((got != got) & (need != need)))
-    count = int(wrong.sum())
-    if not count:
-        return ""
-    total = 1
-    for extent in got.shape:
-        total *= int(extent)
-    at = int((wrong.reshape(-1) * 1).argmax())
-    found, expected = float(got.reshape(-1)[at]), float(need.reshape(-1)[at])
-    return f"{count:,} of {total:,} elements of {name} are wrong: {found:.6g} instead of {expected:.6g}"
+    flat, expected = got.reshape(-1), need.reshape(-1)
+    total, count, first = int(expected.shape[0]), 0, ""
+    for begin in range(0, total, PART):
+        found, right = widened(flat[begin : begin + PART]), expected[begin : begin + PART]
+        # Nothing but itself is near an infinity, though any distance is within its share of one.
+        near = (abs(found - right) <= tolerance.absolute + tolerance.relative * abs(right)) & (abs(right) < math.inf)
+        wrong = ~(near | (found == right) | ((found != found) & (right != right)))
+        here = int(wrong.sum())
+        if here and not count:
+            at = int((wrong * 1).argmax())
+            first = f"{float(found[at]):.6g} instead of {float(right[at]):.6g}"
+        count += here
+    return f"{count:,} of {total:,} elements of {name} are wrong: {first}" if count else ""
 
 
 def contest(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tilewright.gpu.device import GpuInfo
 
 MOST_RESERVED = 0.25  # of the card's memory, from one set of sizes to the next
+WAITS_S = (2.0, 4.0, 8.0, 0.0)  # for memory that other processes have, between attempts
 NOT_BEGUN = "not begun: "  # how the messages of sets begin that nobody tried
 HOST_BYTES = 1 << 20  # calls are timed on the host where the card needs less time than that
 Sets = Iterable[tuple[str, Mapping[str, int]]]
@@ -165,6 +166,13 @@ def _triton_version() -> str:
     return str(triton.__version__)
 
 
+def is_short_of_memory(points: Iterable[PeerPoint]) -> bool:
+    """Someone took no part for want of memory."""
+    points = tuple(points)
+    messages = [p.message for p in points] + [c.message for p in points for c in p.contenders]
+    return any(word in message for message in messages for word in ("OutOfMemoryError", "OUT_OF_MEMORY"))
+
+
 @dataclass(frozen=True)
 class _Draft:
     """A point that is to be timed. ``rung``: ours, with the defines for its sizes; None where none takes them."""
@@ -208,7 +216,17 @@ class _Ring:
         self.rates: CardRates = rates_of(info.name, dram_bytes, launch_us)
 
     def points(self, dtype: str, name: str, sizes: Mapping[str, int], seconds: float) -> list[PeerPoint]:
-        """A point for each group of peers, each timed for so many seconds."""
+        """A point for each group of peers, each timed for so many seconds; again where others had the memory."""
+        for wait_s in WAITS_S:
+            found = self._points(dtype, name, sizes, seconds)
+            if self._turns.at_once == 1 or self.is_broken or not is_short_of_memory(found):
+                break
+            with self._turns.shared():
+                self._torch.cuda.empty_cache()
+            time.sleep(wait_s)
+        return found
+
+    def _points(self, dtype: str, name: str, sizes: Mapping[str, int], seconds: float) -> list[PeerPoint]:
         try:
             drafts = [self._draft(dtype, name, sizes, group) for group in groups_of(self._family)]
             with self._turns.shared():
