@@ -96,8 +96,13 @@ def test_the_rung_for_a_length() -> None:
     def best(columns: int, dtype: str, has_clusters: bool = True, rows: int = 4) -> str:
         return family.best({"R": rows, "C": columns, "ld_x": columns}, dtype, lambda arch: has_clusters).name
 
-    assert [best(c, "float32") for c in (1, 16384, 16385, 32768, 32769, 131072, 131073)] == [
-        "04_registers", "04_registers", "06_cluster", "06_cluster", "07_ring", "07_ring", "05_split",
+    assert [best(c, "float32") for c in (1, 512, 513, 8192, 8193, 16384, 16385, 32768, 32769, 131072, 131073)] == [
+        "08_lanes", "08_lanes", "09_one_barrier", "09_one_barrier", "04_registers", "04_registers", "06_cluster",
+        "06_cluster", "07_ring", "07_ring", "05_split",
+    ]  # fmt: skip
+    # Enough rows for all SMs: rows that packs do not fit are a warp's; those that they do keep the registers of a block.
+    assert [best(c, "float16", rows=265) for c in (512, 520, 781, 1024, 1025)] == [
+        "08_lanes", "04_registers", "08_lanes", "04_registers", "04_registers",
     ]  # fmt: skip
     assert best(32768, "float32", rows=264) == "04_registers"  # enough rows for all SMs
     assert best(131073, "bfloat16") == "07_ring"

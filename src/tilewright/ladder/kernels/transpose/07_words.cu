@@ -4,15 +4,21 @@
 // tile holds x's words as they come: which half an element is, is the same for all even rows, and for all odd ones. A row
 // of y that begins in the middle of a word takes the element before: the tile reads a row more for it.
 //
+// Blocks follow each other down x, which is along a row of y: where two share a sector that they write, it is still in
+// L2 for the second.
+//
 // A warp's rows, and its columns, are all even or all odd: what depends on that is computed once, the rest is offsets.
 #include "dependent.cuh"
 #include "elements.cuh"
 
 #ifndef THREADS
-#define THREADS 256
+#define THREADS 512
+#endif
+#ifndef DOWN
+#define DOWN 64
 #endif
 constexpr int WORD = 4 / TW_T_BYTES;             // elements of a word
-constexpr int ROWS = 64;                         // of x, that a tile writes: 128 or 256 bytes of a row of y
+constexpr int ROWS = DOWN;                       // of x, that a tile writes: 128 bytes of a row of y, or more
 constexpr int COLUMNS = 32 * WORD - (WORD - 1);  // 32 words hold so many, wherever in a word they begin
 constexpr int READ = ROWS + WORD - 1;            // rows that it reads: the first one belongs to the tile before
 constexpr int PITCH = 33;                        // words: down a column no bank comes twice
@@ -41,7 +47,7 @@ transpose(const TW_T* __restrict__ x, TW_T* __restrict__ y, int M, int N, int ld
     wait_for_previous_grid();
     __shared__ unsigned tile[READ * PITCH];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int first_column = blockIdx.x * COLUMNS, first_row = blockIdx.y * ROWS;
+    const int first_column = blockIdx.y * COLUMNS, first_row = blockIdx.x * ROWS;
 
     const int row = first_row - (WORD - 1) + warp;
     const TW_T* from = x + (long long)row * ld_x + first_column;
@@ -92,7 +98,12 @@ transpose(const TW_T* __restrict__ x, TW_T* __restrict__ y, int M, int N, int ld
 #pragma unroll
         for (int k = 0; k < TURNS; ++k) {
             const int at = k * WARPS / WORD;
-            if (turns(warp, k)) turned[k][0] = __byte_perm(first[at], second[at], halves);
+            if (!turns(warp, k)) continue;
+#pragma unroll
+            for (int s = 0; s < STORES; ++s) {
+                const int down = at + s * 32 * PITCH;
+                turned[k][s] = __byte_perm(first[down], second[down], halves);
+            }
         }
     }
 
@@ -102,16 +113,16 @@ transpose(const TW_T* __restrict__ x, TW_T* __restrict__ y, int M, int N, int ld
     to += lane * WORD - before;
 #pragma unroll
     for (int s = 0; s < STORES; ++s) {
-        if (i + s * 32 >= 0 && i + s * 32 + WORD <= M) {
-            TW_T* word = to + s * 32;
+        if (i + s * 32 * WORD >= 0 && i + s * 32 * WORD + WORD <= M) {
+            TW_T* word = to + s * 32 * WORD;
 #pragma unroll
             for (int k = 0; k < TURNS; ++k, word += step) {
                 if (k * WARPS < columns) *reinterpret_cast<unsigned*>(word) = turned[k][s];
             }
         } else if (WORD == 2) {
-            const int half = i < 0;
-            if (i + half >= 0 && i + half < M) {
-                auto* element = reinterpret_cast<unsigned short*>(to + half);
+            const int half = i + s * 32 * WORD < 0, beyond = s * 32 * WORD + half;
+            if (i + beyond >= 0 && i + beyond < M) {
+                auto* element = reinterpret_cast<unsigned short*>(to + beyond);
 #pragma unroll
                 for (int k = 0; k < TURNS; ++k, element += step) {
                     if (k * WARPS < columns) *element = static_cast<unsigned short>(turned[k][s] >> 16 * half);
