@@ -100,7 +100,7 @@ def test_the_rung_for_a_length() -> None:
         "08_lanes", "08_lanes", "09_one_barrier", "09_one_barrier", "04_registers", "04_registers", "06_cluster",
         "06_cluster", "07_ring", "07_ring", "05_split",
     ]  # fmt: skip
-    # Enough rows for all SMs: rows that packs do not fit are a warp's; those that they do keep the registers of a block.
+    # Enough rows for all SMs: rows that packs do not fit are a warp's; the others keep the registers of a block.
     assert [best(c, "float16", rows=265) for c in (512, 520, 781, 1024, 1025)] == [
         "08_lanes", "04_registers", "08_lanes", "04_registers", "04_registers",
     ]  # fmt: skip
