@@ -94,43 +94,43 @@ __device__ __forceinline__ int sum_column(int thread, int i) { return i / 4 * 8 
 #define TW_120_SUMS(d) TW_112_SUMS(d), TW_SUMS(d, 112)
 #define TW_128_SUMS(d) TW_120_SUMS(d), TW_SUMS(d, 120)
 
-// sums = a b + (accumulate ? sums : 0), where a is 64 x 16, K-major, and b 16 x COLUMNS, N-major or K-major. The last four
-// operands are those of the names A to MAJOR.
-#define TW_WGMMA(ELEMENT, NAME, COLUMNS, COUNT, A, B, ACCUMULATE, MAJOR)                                              \
-    template <bool B_IS_N_MAJOR>                                                                                     \
+// sums = a b + (accumulate ? sums : 0), where a is 64 x 16, K-major or M-major, and b 16 x COLUMNS, N-major or K-major.
+// The last five operands are those of the names A to A_MAJOR.
+#define TW_WGMMA(ELEMENT, NAME, COLUMNS, COUNT, A, B, ACCUMULATE, MAJOR, A_MAJOR)                                     \
+    template <bool B_IS_N_MAJOR, bool A_IS_M_MAJOR>                                                                  \
     __device__ __forceinline__ void wgmma_of(float (&sums)[COUNT], unsigned long long a, unsigned long long b,       \
                                              bool accumulate, ELEMENT) {                                             \
         asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #ACCUMULATE ", 0;\n"                                 \
                      "wgmma.mma_async.sync.aligned.m64n" #COLUMNS "k16.f32." NAME "." NAME " {" TW_##COUNT##_NAMES   \
-                     "}, %" #A ", %" #B ", adds, 1, 1, 0, %" #MAJOR ";\n}"                                           \
+                     "}, %" #A ", %" #B ", adds, 1, 1, %" #A_MAJOR ", %" #MAJOR ";\n}"                               \
                      : TW_##COUNT##_SUMS(sums)                                                                       \
-                     : "l"(a), "l"(b), "r"((int)accumulate), "n"((int)B_IS_N_MAJOR)                                  \
+                     : "l"(a), "l"(b), "r"((int)accumulate), "n"((int)B_IS_N_MAJOR), "n"((int)A_IS_M_MAJOR)          \
                      : "memory");                                                                                    \
     }
 #define TW_WGMMAS(...)                   \
     TW_WGMMA(__half, "f16", __VA_ARGS__) \
     TW_WGMMA(__nv_bfloat16, "bf16", __VA_ARGS__)
-TW_WGMMAS(16, 8, 8, 9, 10, 11)
-TW_WGMMAS(32, 16, 16, 17, 18, 19)
-TW_WGMMAS(48, 24, 24, 25, 26, 27)
-TW_WGMMAS(64, 32, 32, 33, 34, 35)
-TW_WGMMAS(80, 40, 40, 41, 42, 43)
-TW_WGMMAS(96, 48, 48, 49, 50, 51)
-TW_WGMMAS(112, 56, 56, 57, 58, 59)
-TW_WGMMAS(128, 64, 64, 65, 66, 67)
-TW_WGMMAS(144, 72, 72, 73, 74, 75)
-TW_WGMMAS(160, 80, 80, 81, 82, 83)
-TW_WGMMAS(176, 88, 88, 89, 90, 91)
-TW_WGMMAS(192, 96, 96, 97, 98, 99)
-TW_WGMMAS(208, 104, 104, 105, 106, 107)
-TW_WGMMAS(224, 112, 112, 113, 114, 115)
-TW_WGMMAS(240, 120, 120, 121, 122, 123)
-TW_WGMMAS(256, 128, 128, 129, 130, 131)
+TW_WGMMAS(16, 8, 8, 9, 10, 11, 12)
+TW_WGMMAS(32, 16, 16, 17, 18, 19, 20)
+TW_WGMMAS(48, 24, 24, 25, 26, 27, 28)
+TW_WGMMAS(64, 32, 32, 33, 34, 35, 36)
+TW_WGMMAS(80, 40, 40, 41, 42, 43, 44)
+TW_WGMMAS(96, 48, 48, 49, 50, 51, 52)
+TW_WGMMAS(112, 56, 56, 57, 58, 59, 60)
+TW_WGMMAS(128, 64, 64, 65, 66, 67, 68)
+TW_WGMMAS(144, 72, 72, 73, 74, 75, 76)
+TW_WGMMAS(160, 80, 80, 81, 82, 83, 84)
+TW_WGMMAS(176, 88, 88, 89, 90, 91, 92)
+TW_WGMMAS(192, 96, 96, 97, 98, 99, 100)
+TW_WGMMAS(208, 104, 104, 105, 106, 107, 108)
+TW_WGMMAS(224, 112, 112, 113, 114, 115, 116)
+TW_WGMMAS(240, 120, 120, 121, 122, 123, 124)
+TW_WGMMAS(256, 128, 128, 129, 130, 131, 132)
 
-template <bool B_IS_N_MAJOR, int COUNT>
+template <bool B_IS_N_MAJOR, bool A_IS_M_MAJOR = false, int COUNT>
 __device__ __forceinline__ void wgmma(float (&sums)[COUNT], unsigned long long a, unsigned long long b,
                                       bool accumulate) {
-    wgmma_of<B_IS_N_MAJOR>(sums, a, b, accumulate, TW_T());
+    wgmma_of<B_IS_N_MAJOR, A_IS_M_MAJOR>(sums, a, b, accumulate, TW_T());
 }
 
 // Only so many warpgroups meet. Barrier 0 is __syncthreads()'s.
