@@ -118,3 +118,38 @@ def test_a_product_goes_to_the_rung_that_was_fastest_there_and_takes_its_rows() 
     assert chosen(large, address=2) < "20"
     with pytest.raises(TilewrightError, match="ld_a = 4100; 24_persistent takes a multiple of 8"):
         run_emulated(built("24_persistent"), operation(FAMILY, "bfloat16", {**FEW, "ld_a": 4100}))
+
+
+# (what stands in 30_direct, what stands in the twin)
+TWINS = [
+    ("row[0].at[i], row[1].at[i], 0x7632", "row[0].at[i], row[1].at[i], 0x5410"),
+    ("k < last, column < N);\n        odd", "true, column < N);\n        odd"),
+    ("for (int d = 0; d < DEEP; ++d)", "for (int d = 1; d < DEEP; ++d)"),
+    ("cluster_arrive();\n        cluster_wait();\n    } else", "    } else"),
+    ("__syncthreads();", ""),
+    ("const int end = (int)((long long)all * (part + 1) / PARTS)", "const int end = all"),
+]
+
+
+@pytest.mark.parametrize(("m", "parts", "side", "deep"), [(1, 4, 2, 4), (16, 7, 1, 6), (32, 1, 4, 2)])
+def test_b_goes_straight_to_registers_and_each_part_of_k_is_added_once(
+    m: int, parts: int, side: int, deep: int
+) -> None:
+    compiled = built("30_direct", *_tiles(GROUPS=-(-m // 8), SIDE=side, DEEP=deep, PARTS=parts, AHEAD=32, RESIDENT=1))
+    assert compiled.spill_bytes == 0
+    sizes = {"M": m, "N": 136, "K": 1000, "ld_a": 1008, "ld_b": 144}
+    for attempt in (0, 2):
+        assert run_emulated(compiled, operation(FAMILY, "bfloat16", sizes), attempt=attempt).message == ""
+
+
+@pytest.mark.parametrize(("old", "new"), TWINS)
+def test_a_broken_twin_of_it_is_caught(old: str, new: str) -> None:
+    rung = FAMILY.rung("30_direct")
+    text = rung.file.read_text("utf-8")
+    assert old in text
+    parts = 2 if "cluster" in old or "end" in old else 1
+    tiles = _tiles(GROUPS=1, SIDE=1, DEEP=2, PARTS=parts, AHEAD=32, RESIDENT=1)
+    rung = replace(rung, defines={**rung.defines, **dict(tiles)})
+    twin = compile_rung(rung_spec(FAMILY, rung, "bfloat16"), Settings.from_environment(), text=text.replace(old, new))
+    what = operation(FAMILY, "bfloat16", {"M": 5, "N": 72, "K": 200, "ld_a": 208, "ld_b": 72})
+    assert not all(run_emulated(twin, what, attempt=attempt).passed for attempt in (0, 1))

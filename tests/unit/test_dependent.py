@@ -53,7 +53,7 @@ TAIL = "\n\tgriddepcontrol.wait;\n\t// end inline asm\n\tst.global.u32 [%rd2], %
         ("mbarrier.init.b64 [%rd1], 1;", False),
         ("prefetch.tensormap [%rd1];", True),
         ("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%rd1, {%r1, %r2}];", True),
-        ("cp.async.bulk.prefetch.L2.global [%rd1], 16;", False),
+        ("cp.async.bulk.prefetch.L2.global [%rd1], 16;", True),
         ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2];", False),
         ("call.uni (r), g, (x);", False),
         ("bar.sync 0;", True),

@@ -14,7 +14,7 @@ _BODY = r"\.entry\s+{kernel}\s*\("
 _NO_STATEMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*\.loc\s[^\n;]*$", re.DOTALL | re.MULTILINE)
 _DECLARATIONS = frozenset({".reg", ".shared", ".local", ".pragma"})
 # What reads parameters and special registers, computes, makes ready what is the block's own, as mbarriers in shared
-# memory, or asks L2 to fetch what a map describes, of which nobody can tell: anything that is not here may touch global
+# memory, or asks L2 to fetch what is there, of which nobody can tell: anything that is not here may touch global
 # memory.
 _HARMLESS = frozenset(
     {"mov", "cvta", "cvt", "add", "sub", "mul", "mad", "shl", "shr", "and", "or", "xor", "not", "setp", "selp", "min",
@@ -23,7 +23,7 @@ _HARMLESS = frozenset(
 )  # fmt: skip
 _HARMLESS_FORMS = (
     *("ld.param", "griddepcontrol.launch_dependents", "prefetch.tensormap"),
-    "cp.async.bulk.prefetch.tensor",
+    "cp.async.bulk.prefetch",
 )
 _MBARRIER = re.compile(r"mbarrier\.(init|arrive|arrive\.expect_tx)(\.[a-z]+)*\.shared::cta\.b64$")
 _LABELS = re.compile(r"(\$?\w+):\s")

@@ -2,6 +2,7 @@
 // beyond the edges and counts bytes on the stage's mbarrier. No thread holds an address or a predicate of a load any more,
 // and nobody meets at a barrier: a warp waits for the bytes it reads, and arrives when it has read them. The boxes lie in
 // rows of 128 bytes whose chunks the engine itself has swizzled, so that ldmatrix meets no bank twice.
+#include "dependent.cuh"
 #include "mma.cuh"
 #include "stages.cuh"
 #include "walk.cuh"
@@ -47,6 +48,8 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
 
     if (threadIdx.x == 0) stages.template begin<WARPS>();
     __syncthreads();
+    wait_for_previous_grid();
+    let_next_grid_come();
 
     const auto fill = [&](int stage, int k_tile) {
         unsigned char* tile = tiles + stage * STAGE_BYTES;

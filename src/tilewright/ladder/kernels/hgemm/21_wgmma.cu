@@ -1,6 +1,7 @@
 // A warpgroup's own instruction, wgmma, reads both operands from shared memory, where a warp's mma wants them in registers:
 // no ldmatrix, no fragments, and one instruction multiplies 64 rows by up to 256 columns. It runs by itself: while the
 // tensor cores are at one tile, the warps already wait for the next, and give the one before back to the ring.
+#include "dependent.cuh"
 #include "stages.cuh"
 #include "walk.cuh"
 #include "wgmma.cuh"
@@ -36,6 +37,8 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
 
     if (threadIdx.x == 0) stages.template begin<WARPS>();
     __syncthreads();
+    wait_for_previous_grid();
+    let_next_grid_come();
 
     const auto fill = [&](int stage, int k_tile) {
         unsigned char* tile = tiles + stage * STAGE_BYTES;

@@ -2,6 +2,7 @@
 // as far ahead as the ring is deep, whatever the others are at; and the producer hands registers that it has no use for to
 // the consumers (setmaxnreg), so that each of those holds 64 x 256 sums a warpgroup: both share the tile of b, so that a
 // block's 128 x 256 products need fewer bytes from L2 than any smaller tile's.
+#include "dependent.cuh"
 #include "stages.cuh"
 #include "walk.cuh"
 #include "wgmma.cuh"
@@ -36,6 +37,8 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
 
     if (threadIdx.x == 0) stages.template begin<CONSUMERS>();
     __syncthreads();
+    wait_for_previous_grid();
+    let_next_grid_come();
 
     if (warpgroup == 0) {
         fewer_registers<40>();

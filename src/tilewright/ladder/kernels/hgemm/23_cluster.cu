@@ -2,6 +2,7 @@
 // copy engine delivers that half to both. L2 is asked for a third fewer bytes. A stage is then written by both producers:
 // it is empty when the consumers of both blocks have read it.
 #include "cluster.cuh"
+#include "dependent.cuh"
 #include "stages.cuh"
 #include "walk.cuh"
 #include "wgmma.cuh"
@@ -41,6 +42,8 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
     if (threadIdx.x == 0) stages.template begin<CLUSTER * CONSUMERS>();
     cluster_arrive();  // the other block's mbarriers are there, too
     cluster_wait();
+    wait_for_previous_grid();
+    let_next_grid_come();
 
     if (warpgroup == 0) {
         fewer_registers<40>();

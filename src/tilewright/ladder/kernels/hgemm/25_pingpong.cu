@@ -2,6 +2,7 @@
 // the other has the tensor cores for itself: they never wait for an epilogue. They take turns at whole K-loops, so that the
 // ring's stages go to one tile after the other; a named barrier hands the turn over.
 #include "cluster.cuh"
+#include "dependent.cuh"
 #include "stages.cuh"
 #include "walk.cuh"
 #include "wgmma.cuh"
@@ -53,6 +54,8 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
     }
     cluster_arrive();  // the other block's mbarriers are there, too
     cluster_wait();
+    wait_for_previous_grid();
+    let_next_grid_come();
 
     if (warpgroup == 0) {
         fewer_registers<40>();

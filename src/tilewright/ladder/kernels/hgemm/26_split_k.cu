@@ -3,6 +3,7 @@
 // the order of the parts: the same bits every time, and no byte of the sums passes through L2. Where the operands have to
 // come from memory anyway, that is what reads them with all multiprocessors.
 #include "cluster.cuh"
+#include "dependent.cuh"
 #include "stages.cuh"
 #include "walk.cuh"
 #include "wgmma.cuh"
@@ -52,6 +53,8 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
         stages.template begin<CONSUMERS>();
     }
     __syncthreads();
+    wait_for_previous_grid();
+    let_next_grid_come();
 
     if (warpgroup == 0) {
         if (threadIdx.x == 0) {

@@ -2,6 +2,7 @@
 // is as narrow. Blocks that make neighbouring tiles from the same part of K therefore share a's tile: each asks for some of
 // its rows, and the copy engine delivers them to all. A cluster has PARTS parts of K for SHARERS tiles.
 #include "cluster.cuh"
+#include "dependent.cuh"
 #include "stages.cuh"
 #include "walk.cuh"
 #include "wgmma.cuh"
@@ -59,6 +60,8 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
     }
     cluster_arrive();  // the others' mbarriers are there, too
     cluster_wait();
+    wait_for_previous_grid();
+    let_next_grid_come();
 
     if (warpgroup == 0) {
         if (threadIdx.x == 0) {
