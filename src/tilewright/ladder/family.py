@@ -32,6 +32,8 @@
     block      = ["TILE", 8]
     # optional: shared_bytes, defines = { TILE = 32 }, flags, dtypes, min_arch, generated_from,
     # limits = { N = { at_most = 8192, multiple_of = 4 } },   # what it can do at all; at_least too
+    # needs = { "rows or columns that are packed" = "(ld == 1) + (step == 1)" },   # in words, and an expression in the
+    #         # sizes and the rung's defines that must not be zero: what no limit of one size can say
     # sized = { WORKERS = "32 + 96 * (C > 1024)", PACKS = "ceil_div(C * item_bytes, 16 * WORKERS)" },   # defines that
     #         # a card gets by its sizes, where those of the file are for the emulator
     # sized_limits = { C = "131072 // item_bytes" },          # the most it takes then
@@ -184,8 +186,9 @@ class Rung:
         dtypes: element types that it takes.
         min_arch: the least architecture, or None. generated_from: the rung that `tilewright pipeline` makes it of.
         defines, flags: for the compiler.
-        limits: by size. best_for: by size, where the rung is chosen when none is named. best_when: an expression in
-            the sizes and ``item_bytes`` that must not be zero there, too.
+        limits: by size. needs: in words, and an expression in the sizes and the defines that must not be zero.
+        best_for: by size, where the rung is chosen when none is named. best_when: an expression in the sizes and
+            ``item_bytes`` that must not be zero there, too.
         align_bytes: what the addresses of its arrays have to be multiples of.
         kept: arrays of its own that stay from launch to launch, zero at first, see `workspaces`.
         sized: further defines, expressions in the sizes and ``item_bytes``: how a card should have it at sizes.
@@ -204,6 +207,7 @@ class Rung:
     defines: Mapping[str, str | int | float] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
     limits: Mapping[str, Limit] = field(default_factory=dict)
+    needs: Mapping[str, str] = field(default_factory=dict)
     best_for: Mapping[str, Limit] = field(default_factory=dict)
     best_when: str = ""
     align_bytes: int = 1
@@ -240,6 +244,10 @@ class Rung:
         for name, limit in self.limits.items():
             if not limit.allows(sizes[name]):
                 return f"{name} = {sizes[name]}; {self.name} takes {limit.text}"
+        numbers = {name: value for name, value in self.defines.items() if not isinstance(value, str)}
+        for words, text in self.needs.items():
+            if not parse(text).evaluate({**sizes, **numbers}):
+                return f"{self.name} needs {words}"
         return ""
 
 

@@ -22,7 +22,7 @@ LAUNCH_KEYS = ("kernel", "grid", "block", "shared_bytes", "args", "tensor_maps",
 RUNG_KEYS = (
     *LAUNCH_KEYS,
     *("file", "technique", "changes", "defines", "flags", "dtypes", "min_arch", "generated_from", "limits", "best_for"),
-    *("best_when", "sized", "sized_limits", "align_bytes"),
+    *("best_when", "sized", "sized_limits", "align_bytes", "needs"),
     *("scratch", "kept", "passes", "shows"),
 )
 CLAIM_KEYS = ("counter", "sass", "resource", "against", "size", "dtype", *RELATIONS)
@@ -206,6 +206,7 @@ def _rung(
         {**defines, **part.get("defines", dict, {})},
         part.texts("flags"),
         _limits(part, "limits", sizes["default"]),
+        _expressions(part, "needs", part.get("needs", dict, {})),
         _limits(part, "best_for", sizes["default"]),
         _condition(part, "best_when"),
         part.get("align_bytes", int, 1),
