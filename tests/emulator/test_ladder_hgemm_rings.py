@@ -20,6 +20,7 @@ FAMILY = load_family("hgemm")
 # Sizes of which no tile is a divisor, with more tiles of k than a ring has stages, and more tiles than blocks.
 SIZES = {"M": 300, "N": 136, "K": 200, "ld_a": 208, "ld_b": 144}
 FEW = {"M": 70, "N": 72, "K": 328, "ld_a": 328, "ld_b": 72}
+STREAM = {"M": 400, "N": 136, "K": 200, "ld_a": 208, "ld_b": 144}  # eight tiles for three blocks: five are shared out
 # By rung: where it is run, and mutants that are no faults.
 _FRESH = "proxy_fence_dropped.0"  # nothing but fresh mbarriers lies before it, and fence.mbarrier_init publishes those
 _ONE_WARPGROUP = "empty_wait_dropped.0"  # it alone reads the stage, and its products are over: all four warps' at once
@@ -34,6 +35,7 @@ CASES = {
     "27_shared_a": (FEW, {_FRESH, f"{_LAST_BARRIER}.2"}),
     "28_even": (FEW, {_FRESH, "proxy_fence_dropped.1"}),
     "29_fringe": (SIZES, {_FRESH}),
+    "31_stream_k": (STREAM, {_FRESH}),
 }
 EVERY = int(os.environ.get("TILEWRIGHT_HGEMM_MUTANTS", "8"))  # of the mutants, one in so many is looked at
 TWO_WARPGROUPS = (("TW_BM", 128), ("TW_BN", 64), ("TW_STAGES", 2), ("TW_PARTS", 2))
@@ -78,6 +80,7 @@ def test_a_ring_that_goes_round_is_right(name: str) -> None:
         ("28_even", _tiles(BM=128, BN=112, STAGES=6, PARTS=1, SHARERS=2, TOGETHER=1, AHEAD=4)),
         ("28_even", _tiles(BM=64, BN=224, STAGES=3, PARTS=4, SHARERS=1, TOGETHER=0, AHEAD=0)),
         ("29_fringe", _tiles(BN=256, EDGE=64, STAGES=4, BLOCKS=3, GROUP=16, QUICK=1)),
+        ("31_stream_k", _tiles(BN=256, STAGES=4, BLOCKS=4, GROUP=8)),
     ],
 )
 def test_tiles_of_a_card_are_right_and_spill_nothing(name: str, defines: tuple[tuple[str, int], ...]) -> None:
@@ -153,3 +156,23 @@ def test_a_broken_twin_of_it_is_caught(old: str, new: str) -> None:
     twin = compile_rung(rung_spec(FAMILY, rung, "bfloat16"), Settings.from_environment(), text=text.replace(old, new))
     what = operation(FAMILY, "bfloat16", {"M": 5, "N": 72, "K": 200, "ld_a": 208, "ld_b": 72})
     assert not all(run_emulated(twin, what, attempt=attempt).passed for attempt in (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("draws_last(tickets + pair, 2)", "1"),
+        ("work.is_end * (PART / 4) + i", "!work.is_end * (PART / 4) + i"),
+        ("blockIdx.x + !to.is_end", "blockIdx.x"),
+        ("pair * 2 * (PART / 4)", "part * 2 * (PART / 4)"),
+    ],
+)
+def test_a_twin_whose_parts_of_a_tile_do_not_meet_is_caught(old: str, new: str) -> None:
+    rung = FAMILY.rung("31_stream_k")
+    text = rung.file.read_text("utf-8")
+    assert old in text
+    broken = compile_rung(
+        rung_spec(FAMILY, rung, "bfloat16"), Settings.from_environment(), text=text.replace(old, new, 1)
+    )
+    what = operation(FAMILY, "bfloat16", STREAM)
+    assert not all(run_emulated(broken, what, attempt=attempt).passed for attempt in (0, 1))

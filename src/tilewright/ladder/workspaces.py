@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from tilewright.gpu.driver import allocate, checked, fill, synchronize
 
 ALIGNMENT_BYTES = 256
-_PIECES = 16  # that are allocated together
+_PIECES = 16  # that are allocated together, where they are small
+_BLOCK_BYTES = 1 << 26
 _PER_THREAD_STREAM = 2  # CUDA Driver API, CU_STREAM_PER_THREAD: one handle, and a stream in each thread
 
 
@@ -53,8 +54,9 @@ class Workspaces:
     def _taken(self) -> dict[str, int]:
         with self._lock:
             if not self._free:
-                base = _zeros(_PIECES * self._piece_bytes)
-                self._free = [base + i * self._piece_bytes for i in range(_PIECES)]
+                pieces = max(1, min(_PIECES, _BLOCK_BYTES // self._piece_bytes))
+                base = _zeros(pieces * self._piece_bytes)
+                self._free = [base + i * self._piece_bytes for i in range(pieces)]
             base = self._free.pop()
         return {name: base + offset for name, offset in self._offsets.items()}
 

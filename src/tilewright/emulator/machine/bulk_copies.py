@@ -219,11 +219,12 @@ class BulkCopies:
             self.shared.poison(linear, UNIT)
         whole = linear.reshape(active.count, count)
         for offset, slots, which in self.mbarriers.require(active, barrier, site):
-            one = _Load(active.threads, slots, offset, whole, count * UNIT, site, rows, source, token, reduces)
-            if which is not None:
-                one = one.cut(which)
-                one.slots = slots
-            self.queue.append(one)
+            all_slots = slots
+            if which is not None:  # these slots are those of some of the threads only
+                all_slots = np.zeros(active.count, np.int64)
+                all_slots[which] = slots
+            one = _Load(active.threads, all_slots, offset, whole, count * UNIT, site, rows, source, token, reduces)
+            self.queue.append(one if which is None else one.cut(which))
 
     def land_wanted(self) -> bool:
         """Land what somebody waits for; whether there was anything."""
