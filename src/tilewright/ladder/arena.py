@@ -61,7 +61,7 @@ class Arena:
 
     @property
     def call(self) -> PeerCall:
-        return PeerCall(self.torch, self.inputs, self.numbers, self.results)
+        return PeerCall(self.torch, self.inputs, self.numbers, self.results, self.sizes)
 
     def _filled(self, array: BoundArray) -> Any:
         """The storage of an array, drawn on the device: the host would take seconds for it."""
@@ -149,7 +149,8 @@ class Arena:
         ]
         said = {e.root.name for e in shown if isinstance(e.root, Name)}
         asked = [value for name, value in self.sizes.items() if name not in said]
-        return Contender(f"tilewright.ops.{self.family.name}", "op", lambda: operator(*self.inputs, *asked), _listed)
+        call = getattr(operator, "of_family", operator)  # one that is called in another way says how
+        return Contender(f"tilewright.ops.{self.family.name}", "op", lambda: call(*self.inputs, *asked), _listed)
 
     def peer(self, peer: Peer) -> Contender:
         """PyTorch, as it is called."""

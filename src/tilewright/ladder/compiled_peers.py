@@ -136,12 +136,13 @@ class CompiledPeers:
         is_static = autotune or self.options.compiled == "static"
         results = tuple(r.dtype for r in call.results) if not (is_static or peer.is_shaped) else call.results
         shapes = tuple((tuple(x.shape), x.stride()) for x in call.inputs) if is_static else ()
-        key = (peer.name, tuple(x.dtype for x in call.inputs), tuple(call.numbers.items()), results, shapes, autotune)
+        read = tuple(call.sizes[name] for name in peer.reads)
+        key = (peer.name, tuple(x.dtype for x in call.inputs), *call.numbers.items(), results, shapes, autotune, read)
         if key not in self._made:
-            torch, numbers, outputs = self.torch, dict(call.numbers), call.results
+            torch, numbers, outputs, sizes = self.torch, dict(call.numbers), call.results, dict(call.sizes)
 
             def run(*inputs: Any) -> Any:
-                return peer.formula(PeerCall(torch, inputs, numbers, outputs))
+                return peer.formula(PeerCall(torch, inputs, numbers, outputs, sizes))
 
             settings = {"mode": AUTOTUNED} if autotune else {}
             self._made[key] = torch.compile(run, fullgraph=True, dynamic=False if is_static else None, **settings)

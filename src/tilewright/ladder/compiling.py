@@ -106,6 +106,17 @@ def compile_rung(
     return CompiledRung(spec, arch, tuple(artifacts), constants)
 
 
+def constants_of(spec: RungSpec) -> dict[str, int | float]:
+    """What a rung's file and its defines say of tiles and stages; nothing is compiled."""
+    text = spec.rung.file.read_text("utf-8")
+    defines = tuple(sorted((name, str(value)) for name, value in defines_of(spec.rung, spec.dtype).items()))
+    return {
+        name: value
+        for one in spec.specs
+        for name, value in _signature(text, spec.rung.file, defines, one.kernel)[1].items()
+    }
+
+
 def dynamic_smem_bytes(launches: list[BoundLaunch]) -> int:
     """Dynamic shared memory of a rung's launches, the most of them."""
     return max(launch.shared_bytes for launch in launches)

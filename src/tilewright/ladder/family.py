@@ -228,7 +228,7 @@ class Rung:
         names = {**sizes, "item_bytes": DTYPES[dtype].item_bytes}
         made: dict[str, int] = {}
         for name, text in self.sized.items():
-            made[name] = parse(text).evaluate_int({**names, **made})
+            made[name] = int(parse(text).evaluate_int({**names, **made}))  # a comparison is a bool
         most = {name: parse(text).evaluate_int(names) for name, text in self.sized_limits.items()}
         limits = {name: Limit(value, self.limits.get(name, Limit()).multiple_of) for name, value in most.items()}
         return replace(self, defines={**self.defines, **made}, limits={**self.limits, **limits})
@@ -309,9 +309,7 @@ class Family:
             TilewrightError: ``ladder/no_rung``.
         """
         for rung in reversed([rung.at(sizes, dtype) for rung in self.rungs]):
-            fits = rung.is_meant_for(sizes, dtype) and not rung.misfit(sizes)
-            fits = fits and address % rung.align_bytes == 0
-            if fits and dtype in rung.dtypes and (rung.min_arch is None or runs_on(rung.min_arch)):
+            if not why_not(rung, sizes, dtype, runs_on, address):
                 return rung
         facts = {"sizes": dict(sizes), "dtype": dtype}
         why = "; ".join(filter(None, (rung.at(sizes, dtype).misfit(sizes) for rung in self.rungs)))
@@ -330,6 +328,23 @@ class Family:
             for name, sizes in self.sizes.items()
             if not name.startswith(CARD_SETS) and (rung is None or not rung.misfit(sizes))
         )
+
+
+def why_not(
+    rung: Rung, sizes: Mapping[str, int], dtype: str, runs_on: Callable[[str], bool], address: int = 0
+) -> str:
+    """Why a rung is not for who names none; "" where it may be. Arguments: as of `Family.best`; `rung` is ``at`` them."""
+    if dtype not in rung.dtypes:
+        return f"it takes {', '.join(rung.dtypes)}"
+    if rung.min_arch is not None and not runs_on(rung.min_arch):
+        return f"it needs {rung.min_arch}"
+    if rung.misfit(sizes):
+        return rung.misfit(sizes)
+    if address % rung.align_bytes:
+        return f"its arrays have to begin at multiples of {rung.align_bytes} bytes"
+    if not rung.is_meant_for(sizes, dtype):
+        return f"it is not meant for these sizes{f': {rung.best_when} is 0' if rung.best_when else ''}"
+    return ""
 
 
 def load_families(folder: Path = KERNELS) -> tuple[Family, ...]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tilewright.ladder.references.matmul import ACTIVATIONS
+
 PeerKind = Literal["eager", "compile", "autotune", "triton"]
 
 
@@ -28,13 +30,14 @@ class PeerCall:
 
     Attributes:
         torch: the module. inputs: tensors, in the family's order. numbers: scalars by name (``epsilon``).
-        results: of the family, in order.
+        results: of the family, in order. sizes: of the set, where the formula is not the same at all of them.
     """
 
     torch: Any
     inputs: tuple[Any, ...]
     numbers: Mapping[str, float]
     results: tuple[Result, ...]
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 Formula = Callable[[PeerCall], tuple[Any, ...]]
@@ -50,6 +53,7 @@ class Peer:
         is_captured: it can be captured in a CUDA graph; one that waits for the device cannot.
         is_compiled: ``torch.compile`` makes a peer of it, too.
         is_shaped: the formula looks at the extents of the results, so that each of them is another program.
+        reads: sizes that the formula asks for by name: each value of them is another program, too.
         is_tuned: compiling it times kernels on the card (PyTorch's compiler does, to pad products or not).
     """
 
@@ -59,6 +63,7 @@ class Peer:
     is_captured: bool = True
     is_compiled: bool = True
     is_shaped: bool = False
+    reads: tuple[str, ...] = ()
     is_tuned: bool = False
 
 
@@ -114,7 +119,7 @@ def exact_outputs(family: str, call: PeerCall) -> tuple[Any, ...] | None:
         total = (x.float() + residual.float()).to(x.dtype).double()
         wide = (total, torch.zeros((), dtype=torch.float64, device=x.device), *(o.double() for o in others))
     results = tuple(Result(r.shape, torch.float64 if r.dtype.is_floating_point else r.dtype) for r in call.results)
-    return peers[0].formula(PeerCall(torch, wide, call.numbers, results))
+    return peers[0].formula(PeerCall(torch, wide, call.numbers, results, call.sizes))
 
 
 def _sum(c: PeerCall) -> tuple[Any, ...]:
@@ -219,6 +224,30 @@ def _plain_matmul(c: PeerCall) -> tuple[Any, ...]:
     return (c.torch.mm(c.inputs[0], c.inputs[1]),)
 
 
+def _finished_matmul(c: PeerCall) -> tuple[Any, ...]:
+    """As a user would write it: linear, addmm, mm, or their forms for batches; then the activation."""
+    torch, functional = c.torch, c.torch.nn.functional
+    a, b, bias, more = c.inputs
+    if a.shape[0] > 1:
+        y = torch.baddbmm(more, a, b) if more.numel() else torch.bmm(a, b)
+        y = y + bias if bias.numel() else y
+    elif more.numel():
+        y = torch.addmm(more[0], a[0], b[0])
+        y = y + bias if bias.numel() else y
+    else:
+        y = functional.linear(a[0], b[0].t(), bias) if bias.numel() else torch.mm(a[0], b[0])
+    match ACTIVATIONS[c.sizes["activation"]]:
+        case "relu":
+            y = functional.relu(y)
+        case "gelu":
+            y = functional.gelu(y)
+        case "gelu_tanh":
+            y = functional.gelu(y, approximate="tanh")
+        case "silu":
+            y = functional.silu(y)
+    return (y.reshape(c.results[0].shape),)
+
+
 def _int_mm(c: PeerCall) -> tuple[Any, ...]:
     """In float64, which holds every sum that memory has room for, int32 wraps around as the kernels' sums do."""
     a, b, *_ = c.inputs
@@ -270,6 +299,7 @@ _PEERS: Mapping[str, tuple[Peer, ...]] = {
         Peer("torch.mm, TF32", _matmul(True), group="tf32", is_compiled=False),
     ),
     "hgemm": (Peer("torch.mm", _plain_matmul, is_tuned=True),),
+    "matmul": (Peer("linear, addmm or bmm", _finished_matmul, is_shaped=True, reads=("activation",), is_tuned=True),),
     # It takes more than 16 rows, and multiples of 8 for the other two.
     "igemm": (Peer("torch._int_mm", _int_mm),),
     "w8a8": (Peer("_int_mm, mul, mul, add", _w8a8),),
