@@ -7,6 +7,9 @@ and written (``inout``) is changed in place. The rung is the one meant for the s
 refuses with a ``TilewrightError`` that names the limit. There is no backward pass, and none forward: PyTorch refuses
 the first, and would take an operator for a constant in forward mode, so that it refuses that itself.
 
+``matmul`` is called in a way of its own, for layouts, batches and epilogues, over the rungs of two families, and
+``explain_matmul`` tells what it chooses.
+
 An operator is registered with ``torch.library`` when its name is first asked for.
 """
 
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.errors import EXIT_MISSING, TilewrightError
 from tilewright.ladder.family import KERNELS, Family, load_family
 from tilewright.ladder.family_file import ELEMENT
+from tilewright.ladder.matmul_op import explain_matmul, make_matmul
 from tilewright.ladder.specs import operation_spec
 from tilewright.ladder.views import row_major
 from tilewright.launch.expressions import Expression, Name, Number
@@ -26,13 +30,15 @@ from tilewright.launch.expressions import Expression, Name, Number
 if TYPE_CHECKING:
     from tilewright.launch.spec import ArgSpec, LaunchSpec
 
+__all__ = ["explain_matmul", "make_operator"]  # and an operator for each family
 NAMESPACE = "tilewright"
+KEPT_RECIPES = 1024
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("_") or not (KERNELS / name / "ladder.toml").is_file():
         raise AttributeError(f"tilewright.ops has no operator '{name}'")
-    operator = make_operator(load_family(name))
+    operator = make_matmul(check=_refuse_forward_mode) if name == "matmul" else make_operator(load_family(name))
     globals()[name] = operator  # the next one who asks finds it without this function
     return operator
 
@@ -66,7 +72,7 @@ def make_operator(family: Family, launch: Callable[..., None] | None = None) -> 
     def compute(*values: Any) -> Any:
         _refuse_forward_mode(family.name)
         inputs, asked, numbers = shape.split(values)
-        outputs = shape.outputs(inputs, asked)
+        outputs = shape.made_again(inputs, asked)
         run(family.name, {**inputs, **outputs}, numbers)
         return shape.returned(outputs)
 
@@ -124,6 +130,8 @@ class _Signature:
         self.kept = {arg["name"]: arg["dtype"] for arg in family.args}
         said = {_bare(e) for arg in self.inputs for e in (*(arg.shape or ()), *(arg.strides or ()))}
         self.asked = [name for name in self.sizes if name not in said]  # sizes that no input says
+        self.names = [*(arg.name for arg in self.inputs), *self.asked, *(arg.name for arg in self.numbers)]
+        self._recipes: dict[Any, tuple[Any, ...]] = {}
 
     @property
     def schema(self) -> str:
@@ -144,8 +152,7 @@ class _Signature:
 
     def split(self, values: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, float]]:
         """Tensors, sizes and numbers by argument."""
-        names = [*(arg.name for arg in self.inputs), *self.asked, *(arg.name for arg in self.numbers)]
-        found = dict(zip(names, values, strict=False))
+        found = dict(zip(self.names, values, strict=False))
         inputs = {arg.name: found.pop(arg.name) for arg in self.inputs}
         return inputs, {name: found.pop(name) for name in self.asked}, found
 
@@ -172,6 +179,24 @@ class _Signature:
                 extents = [*line.shape[: line.dim() - rest], *extents[1:]]
                 out[arg.name] = torch.empty(extents, dtype=dtype, device=first.device)
         return out
+
+    def made_again(self, inputs: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+        """`outputs`, worked out once for tensors of one kind: not for symbolic sizes."""
+        import torch
+
+        kinds = tuple((tuple(x.shape), x.stride(), x.dtype, x.device) for x in inputs.values())
+        key = (kinds, tuple(asked.values()))
+        recipe = self._recipes.get(key)
+        if recipe is None:
+            made = self.outputs(inputs, asked)
+            if len(self._recipes) >= KEPT_RECIPES:
+                self._recipes.clear()
+            self._recipes[key] = tuple((n, tuple(x.shape), x.stride(), x.dtype, x.device) for n, x in made.items())
+            return made
+        return {
+            name: torch.empty_strided(extents, strides, dtype=dtype, device=device)
+            for name, extents, strides, dtype, device in recipe
+        }
 
     def returned(self, outputs: dict[str, Any]) -> Any:
         made = tuple(outputs.values())

@@ -88,3 +88,13 @@ def test_a_backward_pass_is_refused(operator: Any) -> None:
     with pytest.raises(RuntimeError, match="no autograd formula"):
         operator(x).sum().backward()
     assert x.grad is None
+
+
+def test_outputs_of_a_later_call_are_those_of_its_own_sizes(operator: Any) -> None:
+    """What an output looks like is worked out once for tensors of one kind."""
+    torch = pytest.importorskip("torch")
+    for extents in ((3, 40), (5, 40), (3, 40)):
+        for x in (torch.randn(extents), torch.randn(extents).half(), torch.randn(5, 80)[: extents[0], ::2]):
+            y = operator(x)
+            assert (y.dtype, y.is_contiguous()) == (x.dtype, True)
+            assert torch.equal(y, x.t())

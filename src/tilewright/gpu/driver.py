@@ -241,12 +241,24 @@ def launch_kernel(
     if not is_dependent:
         checked(driver.cuLaunchKernel(function, *grid, *block, shared_bytes, stream, addresses.ctypes.data, 0))
         return
+    config = launch_configuration(grid, block, shared_bytes, is_dependent)
+    config.hStream = stream
+    checked(driver.cuLaunchKernelEx(config, function, addresses.ctypes.data, 0))
+
+
+def launch_configuration(
+    grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int, is_dependent: bool
+) -> Any:
+    """A ``CUlaunchConfig``, on the default stream."""
+    from cuda.bindings import driver
+
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = grid
     config.blockDimX, config.blockDimY, config.blockDimZ = block
-    config.sharedMemBytes, config.hStream = shared_bytes, stream
-    config.attrs, config.numAttrs = [_serialised_by_the_kernel()], 1
-    checked(driver.cuLaunchKernelEx(config, function, addresses.ctypes.data, 0))
+    config.sharedMemBytes = shared_bytes
+    config.attrs = [_serialised_by_the_kernel()] if is_dependent else []
+    config.numAttrs = len(config.attrs)
+    return config
 
 
 @cache

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilewright.errors import EXIT_MISSING, TilewrightError
 from tilewright.gpu.device import GpuInfo, arch_mismatch, find_gpu
-from tilewright.gpu.driver import DeviceError, allow_shared_bytes, checked, faults, fill, launch_kernel
-from tilewright.gpu.executor import kernel_arguments
+from tilewright.gpu.driver import DeviceError, allow_shared_bytes, checked, faults, fill
 from tilewright.ladder.compiling import CompiledRung, compile_rung
 from tilewright.ladder.family import Family, Rung, load_family
 from tilewright.ladder.family_file import ELEMENT
+from tilewright.ladder.packed import PackedLaunch
 from tilewright.ladder.specs import bound_launches, cleared_before, operation_spec, rung_spec
 from tilewright.ladder.views import DeviceView, bound_operation, device_view_of, flattened
 from tilewright.ladder.workspaces import Workspaces
@@ -22,9 +22,6 @@ from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
 from tilewright.launch.tensor_maps import BoundTensorMap
 from tilewright.ptx.dependent import waits_first
 from tilewright.settings import Settings
-
-if TYPE_CHECKING:
-    import numpy as np
 
 KEPT_PLANS = 256
 _MOST_ALIGNED = 256  # no rung asks for more
@@ -36,13 +33,11 @@ class _Step:
     """One kernel of a plan.
 
     Attributes:
-        cleared: arrays that have to be zero before it. is_dependent: it may begin while the grid before it ends.
+        cleared: arrays that have to be zero before it.
     """
 
-    kernel: Any
-    launch: BoundLaunch
+    launch: PackedLaunch
     cleared: tuple[BoundArray, ...]
-    is_dependent: bool
 
 
 @dataclass(frozen=True)
@@ -50,10 +45,11 @@ class Plan:
     """A rung at sizes, loaded on a card.
 
     Attributes:
-        scratch: bytes of each array that is the rung's own, for one call. kept: those that stay.
+        card: its ordinal. scratch: bytes of each array that is the rung's own, for one call. kept: those that stay.
     """
 
     rung: Rung
+    card: int
     steps: tuple[_Step, ...]
     scratch: Mapping[str, int]
     kept: Workspaces | None = None
@@ -69,6 +65,8 @@ class Ladder:
         self._specs: dict[tuple[str, str], Any] = {}
         self._loaded: dict[Any, tuple[CompiledRung, list[Any]]] = {}
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
+        self._repeats: OrderedDict[Any, Plan] = OrderedDict()  # by PyTorch's tensors as they are
+        self._contexts: dict[int, int] = {}
         self._workspaces: dict[Any, Workspaces] = {}
         self._codes: list[Any] = []  # the loaded cubins, which must outlive their kernels
 
@@ -98,11 +96,20 @@ class Ladder:
             TilewrightError: ``gpu/none`` (exit 3); ``ladder/…`` for arrays and scalars that the family does not take,
                 naming the limit; ``ladder/launch`` where the driver refuses the launch.
         """
-        views = {name: device_view_of(name, array, stream) for name, array in arrays.items()}
-        whole = self._family(family)
-        check_scalars(whole, scalars or {})
+        tensors = _tensors_key(arrays)
+        key = (family, rung, tensors, tuple((sizes or {}).items()), tuple((scalars or {}).items())) if tensors else None
         try:
-            return self._launch(whole, flattened(whole, views), rung, sizes or {}, scalars or {}, stream)
+            plan = self._repeats.get(key) if key else None
+            if plan is not None:
+                return self._run(plan, {name: array.data_ptr() for name, array in arrays.items()}, stream)
+            views = {name: device_view_of(name, array, stream) for name, array in arrays.items()}
+            whole = self._family(family)
+            check_scalars(whole, scalars or {})
+            flat = flattened(whole, views)
+            plan = self._planned(whole, flat, rung, sizes or {}, scalars or {})
+            if key and all(flat[name].pointer == view.pointer for name, view in views.items()):
+                _keep(self._repeats, key, plan)
+            return self._run(plan, {name: view.pointer for name, view in flat.items()}, stream)
         except DeviceError as fault:
             raise TilewrightError("ladder/launch", f"{family} could not be launched: {fault}.") from None
 
@@ -111,43 +118,57 @@ class Ladder:
             self._families[name] = load_family(name)
         return self._families[name]
 
-    def _launch(
+    def _planned(
         self,
         family: Family,
         views: Mapping[str, DeviceView],
         rung: str | None,
         sizes: Mapping[str, int],
         scalars: Mapping[str, float],
-        stream: int,
-    ) -> Rung:
+    ) -> Plan:
         dtype = element_type(family, views)
         first = next(iter(views.values()))
-        shapes = tuple((n, v.shape, v.strides, v.dtype, v.device) for n, v in views.items())
-        address = low_bits(views)
-        key = (family.name, rung, dtype, shapes, address, tuple(sizes.items()), tuple(scalars.items()))
-        with on_card(first.device):
-            plan = self._plans.get(key)
-            if plan is None:
+        shapes = tuple((n, v.shape, v.strides, v.dtype, v.device, v.pointer % _MOST_ALIGNED) for n, v in views.items())
+        key = (family.name, rung, dtype, shapes, tuple(sizes.items()), tuple(scalars.items()))
+        plan = self._plans.get(key)
+        if plan is None:
+            with on_card(first.device):
                 plan = self._plan(family, rung, dtype, views, sizes, scalars, first.device)
-                self._plans[key] = plan
-                if len(self._plans) > KEPT_PLANS:
-                    self._plans.popitem(last=False)
+            _keep(self._plans, key, plan)
+        return plan
+
+    def _run(self, plan: Plan, pointers: Mapping[str, int], stream: int) -> Rung:
+        with self._cards_context(plan.card):
             own = {name: _Scratch(count_bytes, stream) for name, count_bytes in plan.scratch.items()}
-            stay = plan.kept.at(stream) if plan.kept is not None else {}
-
-            def pointer(name: str) -> int:
-                return own[name].pointer if name in own else stay[name] if name in stay else views[name].pointer
-
+            places = dict(pointers)
+            if plan.kept is not None:
+                places |= plan.kept.at(stream)
+            for name, scratch in own.items():
+                places[name] = scratch.pointer
             for step in plan.steps:
                 for array in step.cleared:
-                    fill(pointer(array.name), 0, array.storage_elements * array.dtype.item_bytes, stream)
-                one = _without_maps(step.launch, pointer)
-                arguments: list[np.generic | np.ndarray] = kernel_arguments(one, pointer)
-                shape = one.grid, one.block, one.shared_bytes
-                launch_kernel(step.kernel.handle, *shape, stream, arguments, step.is_dependent)
+                    fill(places[array.name], 0, array.storage_elements * array.dtype.item_bytes, stream)
+                step.launch(places.__getitem__, stream)
             for scratch in own.values():
                 scratch.release()
             return plan.rung
+
+    def _cards_context(self, card: int) -> AbstractContextManager[None]:
+        """That card is the current one, as `on_card` has it; nothing to be done where it is."""
+        from cuda.bindings import driver
+
+        current = int(checked(driver.cuCtxGetCurrent()))
+        if current and self._contexts.get(card) == current:
+            return nullcontext()
+        return self._entered(card)
+
+    @contextmanager
+    def _entered(self, card: int) -> Iterator[None]:
+        from cuda.bindings import driver
+
+        with on_card(card):
+            self._contexts[card] = int(checked(driver.cuCtxGetCurrent()))
+            yield
 
     def _plan(
         self,
@@ -171,7 +192,7 @@ class Ladder:
         )
         check_alignment(rung, views)
         if not any(array.storage_elements for array in whole.arrays if array.role != "in"):
-            return Plan(rung, (), {})  # nothing to compute
+            return Plan(rung, card, (), {})  # nothing to compute
         compiled, kernels = self._load(family, rung, dtype, info)
         launches = [
             _with_scalars(one, scalars) for one in bound_launches(compiled.spec, whole.sizes, compiled.constants)
@@ -181,8 +202,11 @@ class Ladder:
         for kernel, one in zip(kernels, launches, strict=True):
             if one.shared_bytes:
                 allow_shared_bytes(kernel.handle, one.shared_bytes, card)
-        dependent = [waits_first(program.ptx, program.kernel) for program in compiled.programs]
-        steps = tuple(_Step(*each) for each in zip(kernels, launches, cleared, dependent, strict=True))
+        packed = [
+            PackedLaunch(kernel.handle, _without_maps(one, views), waits_first(program.ptx, program.kernel))
+            for kernel, one, program in zip(kernels, launches, compiled.programs, strict=True)
+        ]
+        steps = tuple(_Step(*each) for each in zip(packed, cleared, strict=True))
         scratch = {
             b.name: b.storage_elements * b.dtype.item_bytes
             for one in launches
@@ -190,7 +214,7 @@ class Ladder:
             if b.name not in views
         }
         stay = {name: scratch.pop(name) for name in rung.kept}
-        return Plan(rung, steps, scratch, self._kept_by(rung, (family.name, dtype, card), stay))
+        return Plan(rung, card, steps, scratch, self._kept_by(rung, (family.name, dtype, card), stay))
 
     def _kept_by(self, rung: Rung, whose: tuple[Any, ...], arrays: Mapping[str, int]) -> Workspaces | None:
         """What a rung keeps on a card: the same at all sizes that give the arrays the same lengths."""
@@ -206,6 +230,11 @@ class Ladder:
                 raise TilewrightError("gpu/none", f"there is no GPU {index}.", exit_code=EXIT_MISSING)
             self._cards[index] = info
         return self._cards[index]
+
+    def runs_on(self, card: int) -> Callable[[str], bool]:
+        """Whether a card runs code of an architecture. Raises TilewrightError: ``gpu/none``."""
+        info = self._card(card)
+        return lambda arch: _runs(arch, info)
 
     def _load(self, family: Family, rung: Rung, dtype: str, info: GpuInfo) -> tuple[CompiledRung, list[Any]]:
         from cuda.core import ObjectCode
@@ -306,21 +335,46 @@ def arch_of(rung: Rung, info: GpuInfo) -> str:
 
 def _runs(least: str, info: GpuInfo) -> bool:
     """Whether a card has what a rung's least architecture names."""
+    return runs_code(least, info.arch)
+
+
+def runs_code(least: str, arch: str) -> bool:
+    """Whether a card of an architecture (``sm_90``) has what a rung's least one (``sm_90a``, ``sm_80``) names."""
     if least.endswith("a"):
-        return not arch_mismatch(least, info.arch)
-    return int("".join(c for c in info.arch if c.isdigit())) >= int("".join(c for c in least if c.isdigit()))
+        return not arch_mismatch(least, arch)
+    return int("".join(c for c in arch if c.isdigit())) >= int("".join(c for c in least if c.isdigit()))
 
 
-def _without_maps(launch: BoundLaunch, pointer: Callable[[str], int]) -> BoundLaunch:
+def _without_maps(launch: BoundLaunch, views: Mapping[str, DeviceView]) -> BoundLaunch:
     """The launch as the kernel takes it where a map's array begins at no multiple of 16 bytes: without maps."""
     maps = [arg for arg in launch.arguments if isinstance(arg, BoundTensorMap)]
-    if all((pointer(arg.owner) + arg.offset_bytes) % _MAP_ALIGNMENT == 0 for arg in maps):
+    starts = {
+        name: view.pointer for name, view in views.items()
+    }  # what is not there is a rung's own, and begins at one
+    if all((starts.get(arg.owner, 0) + arg.offset_bytes) % _MAP_ALIGNMENT == 0 for arg in maps):
         return launch
     *before, flag = launch.arguments
     if not isinstance(flag, BoundScalar):
         raise TilewrightError("ladder/alignment", f"'{maps[0].owner}' must begin at a multiple of 16 bytes.")
     told = [replace(arg, obstacle="misaligned") if isinstance(arg, BoundTensorMap) else arg for arg in before]
     return replace(launch, arguments=(*told, replace(flag, value=0)))
+
+
+def _tensors_key(arrays: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """What PyTorch's tensors have to have in common for a plan to serve them; None where there are other arrays."""
+    out = []
+    for name, array in arrays.items():
+        if not (hasattr(array, "data_ptr") and hasattr(array, "is_cuda")) or not array.is_cuda or array.is_neg():
+            return None
+        lowest = array.data_ptr() % _MOST_ALIGNED
+        out.append((name, tuple(array.shape), array.stride(), array.dtype, array.device, lowest))
+    return tuple(out)
+
+
+def _keep(plans: OrderedDict[Any, Plan], key: Any, plan: Plan) -> None:
+    plans[key] = plan
+    if len(plans) > KEPT_PLANS:
+        plans.popitem(last=False)
 
 
 def _with_scalars(launch: BoundLaunch, scalars: Mapping[str, float]) -> BoundLaunch:
