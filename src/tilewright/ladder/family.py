@@ -333,7 +333,7 @@ class Family:
 def why_not(
     rung: Rung, sizes: Mapping[str, int], dtype: str, runs_on: Callable[[str], bool], address: int = 0
 ) -> str:
-    """Why a rung is not for who names none; "" where it may be. Arguments: as of `Family.best`; `rung` is ``at`` them."""
+    """Why who names no rung does not get this one; "" where it may be. As `Family.best`; it is ``at`` the sizes."""
     if dtype not in rung.dtypes:
         return f"it takes {', '.join(rung.dtypes)}"
     if rung.min_arch is not None and not runs_on(rung.min_arch):
@@ -343,7 +343,7 @@ def why_not(
     if address % rung.align_bytes:
         return f"its arrays have to begin at multiples of {rung.align_bytes} bytes"
     if not rung.is_meant_for(sizes, dtype):
-        return f"it is not meant for these sizes{f': {rung.best_when} is 0' if rung.best_when else ''}"
+        return f"it is not meant for these sizes{f': best_when, {rung.best_when}, is 0' if rung.best_when else ''}"
     return ""
 
 

@@ -46,7 +46,9 @@ def _activated(x: np.ndarray, name: str) -> np.ndarray:
     if name == "relu":
         return np.where(x < 0, 0.0, x)
     if name == "gelu":
-        return gelu(x)["y"]
+        return np.asarray(gelu(x)["y"])
     if name == "gelu_tanh":
-        return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
-    return x / (1.0 + np.exp(-x)) if name == "silu" else x
+        x = 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
+    elif name == "silu":
+        x = x / (1.0 + np.exp(-x))
+    return x
