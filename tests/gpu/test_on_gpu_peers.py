@@ -97,7 +97,7 @@ def test_turns_at_the_card(card: GpuInfo, tmp_path: Path) -> None:
     waiting, shared, alone = (float(part.split()[1]) for part in turns.told().split(", "))
     assert waiting < 1
     assert shared > 0
-    assert alone > 0.1
+    assert alone >= 0.1
 
 
 def test_a_wrong_peer_is_refused(card: GpuInfo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,3 +163,12 @@ def test_copies_are_captured_where_the_data_stays_in_the_cache() -> None:
         for is_cold in (True, False)
     }
     assert told == {True: {"copy": False, "copy kernel": True}, False: {"copy": True, "copy kernel": True}}
+
+
+def test_who_takes_far_longer_than_expected_has_fewer_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = FakeTorch()
+    monkeypatch.setitem(CALL_US, "slow", 9_700.0)
+    clock = clock_of(torch, Protocol(False, 64), "a", "slow")
+    torch.log.clear()
+    assert (clock.time_us("a"), clock.time_us("slow")) == (pytest.approx(3.0), pytest.approx(9_700.0))
+    assert [line for line in torch.log if line.startswith("graph")] == ["graph a*64"] * 2 + ["graph slow*4"] * 2

@@ -24,6 +24,7 @@ from tilewright.ladder.counted import Counted
 from tilewright.ladder.family import load_families, load_family
 from tilewright.ladder.graphs import MOST_CALLS, protocol_for
 from tilewright.ladder.pacing import LEAST_S, Pace
+from tilewright.ladder.peer_bench import largest_first
 from tilewright.ladder.peers import peers_of
 from tilewright.ladder.predicting import CardRates, predict, rates_of, scaled
 from tilewright.ladder.ratio_plot import plot_ratios
@@ -417,3 +418,10 @@ def test_without_pytorch_it_says_so_before_anything_is_timed(monkeypatch: pytest
     with pytest.raises(TilewrightError, match="Peers need PyTorch") as caught:
         bench_family("softmax", peers=PeerOptions(), settings=settings)
     assert (caught.value.exit_code, "--alone" in caught.value.hint) == (3, True)
+
+
+def test_sets_are_timed_from_the_largest_one_and_element_type_by_element_type() -> None:
+    family = load_family("softmax")
+    sizes = [{"R": r, "C": c, "ld_x": c} for r, c in ((4096, 4096), (1, 1), (64, 1000), (65536, 4096))]
+    named = [(dtype, "", each) for dtype in ("float16", "float32") for each in sizes]
+    assert largest_first(family, named) == [3, 0, 2, 1, 7, 4, 6, 5]

@@ -97,8 +97,9 @@ def markdown_points(report: LadderBench) -> list[str]:
     lines = ["", "## Against PyTorch and Triton", ""]
     lines += [
         f"On {report.card} (driver {report.driver}, {report.date}), PyTorch {report.torch}, Triton {report.triton}, "
-        f"`torch.compile` {report.compiled}. Every contender is captured in a CUDA graph, and they take turns: several "
-        "calls in a graph where the data stays in the L2, one call from a cold L2 where it does not. The ratio is the "
+        f"`torch.compile` {report.compiled}, the largest sizes first. Contenders are captured in CUDA graphs (only the "
+        "driver's copy of large data is called), and they take turns: several calls in a graph where the data stays in "
+        "the L2, one call from a cold L2 where it does not. The ratio is the "
         'fastest peer\'s time over ours, its median over the rounds: below 1 we lose. "op" is the same through '
         "`tilewright.ops`, with what it allocates. The prediction is the least time "
         f"that bytes and operations allow, at the copy's {number(report.copy_gbps)} GB/s, and a launch.",
@@ -106,7 +107,7 @@ def markdown_points(report: LadderBench) -> list[str]:
     for (dtype, group), points in grouped(report.points).items():
         lines += ["", f"{dtype}{', ' + group.upper() if group else ''}: {summary(points)}.", ""]
         lines += ["| " + " | ".join(_HEADS) + " |", "|" + "---|" * len(_HEADS)]
-        for point in points:
+        for point in (p for p in points if p.outcome != "not_run"):
             cells = _cells(point)
             lines.append("| " + " | ".join(f"**{c}**" if c == "lost" else c for c in cells) + " |")
         lines += ["", f"A call costs the host {overhead(points)}."] if overhead(points) else []

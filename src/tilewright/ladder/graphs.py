@@ -22,6 +22,8 @@ from tilewright.ladder.yardstick import Copy, copies
 # A graph should run that long: what the host needs to put two events and a graph on a stream is hidden by it.
 GRAPH_US = 150.0
 MOST_CALLS = 64
+# Nor longer than that: a peer whose call took 10 ms held the card for a minute. A call from the host is far below.
+MOST_GRAPH_US = 30_000.0
 RATE_BYTES = 1 << 30  # that the card's rate is measured by
 _WARM_UP = 2
 _HOST_CALLS, _HOST_BATCHES = 20, 5
@@ -46,6 +48,11 @@ def protocol_for(total_bytes: float, expected_us: float, l2_bytes: int) -> Proto
     return Protocol(False, max(4, min(MOST_CALLS, math.ceil(GRAPH_US / max(expected_us, 1.0)))))
 
 
+def calls_of(protocol: Protocol, call_us: float) -> int:
+    """Calls in the graph of a contender that takes so long: fewer where that is far more than was expected of any."""
+    return max(1, min(protocol.calls, math.ceil(MOST_GRAPH_US / max(call_us, 1.0))))
+
+
 class GraphClock:
     """Times contenders by name; see ``measure.Clock``. A context manager.
 
@@ -61,6 +68,7 @@ class GraphClock:
         self._torch, self._stream, self._protocol, self._flush = torch, stream, protocol, flush
         self._pool = torch.cuda.graph_pool_handle()
         self._runs: dict[str, Callable[[], Any]] = {}
+        self._calls: dict[str, int] = {}
         self._graphs: list[Any] = []
         self.failed: dict[str, str] = {}
         self.is_captured: dict[str, bool] = {}
@@ -73,15 +81,19 @@ class GraphClock:
 
     def _prepared(self, one: Contender) -> Callable[[], Any]:
         for _ in range(_WARM_UP):
+            self._start.record(self._stream)
             one.call()
-        self._stream.synchronize()
+            self._end.record(self._stream)
+        self._end.synchronize()
+        calls = calls_of(self._protocol, float(self._start.elapsed_time(self._end)) * 1000.0)
+        self._calls[one.name] = calls
         self.is_captured[one.name] = one.is_captured
         if not one.is_captured:
-            return lambda: [one.call() for _ in range(self._protocol.calls)]
+            return lambda: [one.call() for _ in range(calls)]
         graph = self._torch.cuda.CUDAGraph()
         graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
         try:
-            for _ in range(self._protocol.calls):
+            for _ in range(calls):
                 one.call()
         except BaseException:
             with contextlib.suppress(Exception):  # the first error is the one that says what happened
@@ -103,7 +115,7 @@ class GraphClock:
         run()
         self._end.record(self._stream)
         self._end.synchronize()
-        return float(self._start.elapsed_time(self._end)) * 1000.0 / self._protocol.calls
+        return float(self._start.elapsed_time(self._end)) * 1000.0 / self._calls[name]
 
     def close(self) -> None:
         """Give the graphs back, and what they allocated."""
