@@ -333,7 +333,7 @@ def test_the_first_set_is_nobodys_share(tmp_path: Path, monkeypatch: pytest.Monk
             now[0] += 10
 
         def points(self, dtype: str, name: str, sizes: Mapping[str, int], seconds: float) -> list[PeerPoint]:
-            now[0] += seconds + (15 if sizes["N"] == 1 else 0.5)
+            now[0] += seconds + (15 if sizes["N"] == 31 else 0.5)
             given.append(seconds)
             return [PeerPoint(dtype, name, sizes, "", True, 1, 0.0, 0.0, "")]
 
