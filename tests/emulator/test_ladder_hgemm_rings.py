@@ -20,7 +20,8 @@ FAMILY = load_family("hgemm")
 # Sizes of which no tile is a divisor, with more tiles of k than a ring has stages, and more tiles than blocks.
 SIZES = {"M": 300, "N": 136, "K": 200, "ld_a": 208, "ld_b": 144}
 FEW = {"M": 70, "N": 72, "K": 328, "ld_a": 328, "ld_b": 72}
-STREAM = {"M": 400, "N": 136, "K": 200, "ld_a": 208, "ld_b": 144}  # eight tiles for three blocks: five are shared out
+# Twelve tiles for three blocks, or six for two clusters, and three more of which one warpgroup has rows: light ones.
+STREAM = {"M": 560, "N": 264, "K": 200, "ld_a": 208, "ld_b": 264}
 # By rung: where it is run, and mutants that are no faults.
 _FRESH = "proxy_fence_dropped.0"  # nothing but fresh mbarriers lies before it, and fence.mbarrier_init publishes those
 _ONE_WARPGROUP = "empty_wait_dropped.0"  # it alone reads the stage, and its products are over: all four warps' at once
@@ -50,6 +51,7 @@ MORE = {
     "26_split_k": TWO_WARPGROUPS,
     "27_shared_a": (*TWO_WARPGROUPS, ("TW_SHARERS", 2)),
     "29_fringe": ONE_BLOCK,
+    "31_stream_k": _tiles(BN=128, STAGES=2, BLOCKS=4, GROUP=8, CLUSTER=2),
 }
 
 
@@ -80,7 +82,8 @@ def test_a_ring_that_goes_round_is_right(name: str) -> None:
         ("28_even", _tiles(BM=128, BN=112, STAGES=6, PARTS=1, SHARERS=2, TOGETHER=1, AHEAD=4)),
         ("28_even", _tiles(BM=64, BN=224, STAGES=3, PARTS=4, SHARERS=1, TOGETHER=0, AHEAD=0)),
         ("29_fringe", _tiles(BN=256, EDGE=64, STAGES=4, BLOCKS=3, GROUP=16, QUICK=1)),
-        ("31_stream_k", _tiles(BN=256, STAGES=4, BLOCKS=4, GROUP=8)),
+        ("31_stream_k", _tiles(BN=256, STAGES=4, BLOCKS=4, GROUP=8, CLUSTER=1)),
+        ("31_stream_k", _tiles(BN=192, STAGES=4, BLOCKS=2, GROUP=8, CLUSTER=2)),
     ],
 )
 def test_tiles_of_a_card_are_right_and_spill_nothing(name: str, defines: tuple[tuple[str, int], ...]) -> None:
@@ -158,13 +161,20 @@ def test_a_broken_twin_of_it_is_caught(old: str, new: str) -> None:
     assert not all(run_emulated(twin, what, attempt=attempt).passed for attempt in (0, 1))
 
 
+def test_shares_may_meet_in_a_light_tile() -> None:
+    compiled = built("31_stream_k", *_tiles(BN=128, STAGES=2, BLOCKS=2, GROUP=8, CLUSTER=1))
+    sizes = {"M": 176, "N": 848, "K": 200, "ld_a": 200, "ld_b": 848}
+    for attempt in (0, 1):
+        assert run_emulated(compiled, operation(FAMILY, "bfloat16", sizes), attempt=attempt).message == ""
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         ("draws_last(tickets + pair, 2)", "1"),
         ("work.is_end * (PART / 4) + i", "!work.is_end * (PART / 4) + i"),
-        ("blockIdx.x + !to.is_end", "blockIdx.x"),
-        ("pair * 2 * (PART / 4)", "part * 2 * (PART / 4)"),
+        ("CLUSTER + !to.is_end", "CLUSTER"),
+        ("heavy / 2 + (place - heavy)", "heavy / 2 + (place - heavy) / 2"),
     ],
 )
 def test_a_twin_whose_parts_of_a_tile_do_not_meet_is_caught(old: str, new: str) -> None:

@@ -3,7 +3,9 @@
 // share begins and ends inside a tile. The rest are taken whole. A share is never less than a tile, so a tile has two parts
 // at the most: the block that has its end begins with it, the one that has its beginning comes to it later. Whoever is later
 // finds the other's sums in memory, adds them to its own, and stores the tile: nobody waits, and the sum of two numbers is
-// the same whoever adds.
+// the same whoever adds. Tiles of which one warpgroup has rows and nobody else, as the last ones of 4097 rows, take half as
+// long, and count half in the shares. All this holds of clusters, whose two blocks share a tile of b, as of blocks.
+#include "cluster.cuh"
 #include "dependent.cuh"
 #include "last.cuh"
 #include "stages.cuh"
@@ -15,9 +17,12 @@
 #define TW_STAGES 2
 #define TW_BLOCKS 3
 #define TW_GROUP 8
+#define TW_CLUSTER 1
 #endif
+constexpr int CLUSTER = TW_CLUSTER;  // blocks: 1 or 2
 constexpr int CONSUMERS = 2;  // warpgroups
 constexpr int BM = CONSUMERS * 64;
+constexpr int ROWS = CLUSTER * BM;  // of a cluster's tile
 constexpr int BN = TW_BN;
 constexpr int BK = 64;  // 128 bytes: the width of the swizzle, and so of a box
 constexpr int STAGES = TW_STAGES;
@@ -32,8 +37,13 @@ constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + CONSUMERS * SLOTS * BOX_BYTE
 constexpr int PART = 64 * BN;  // sums of a warpgroup
 constexpr int PARTIALS = BLOCKS * CONSUMERS * 2 * PART;  // of both parts of each tile that is divided
 constexpr int TICKETS = BLOCKS * CONSUMERS;
+// A block brings so many boxes of b's tile for all: whole ones where they can be shared out, else its rows of each.
+constexpr bool HAS_WHOLE_BOXES = BN % (64 * CLUSTER) == 0;
+constexpr int B_BOXES = HAS_WHOLE_BOXES ? BN / 64 / CLUSTER : BN / 64;
+constexpr int B_BOX_ROWS = HAS_WHOLE_BOXES ? BK : BK / CLUSTER;
+static_assert(BLOCKS % CLUSTER == 0, "every block has a cluster");
 
-// So many steps of k of a tile. border: between the shares of two blocks, if the tile has one, else -1.
+// So many steps of k of a tile. border: between the shares of two clusters, if the tile has one, else -1.
 struct Segment {
     Place place;
     int first_k;
@@ -42,24 +52,35 @@ struct Segment {
     bool is_end;  // of the tile, where it has a border
 };
 
-// What a block does, one after the other.
+// What a cluster does, one after the other.
 struct Work {
-    int rows, columns, k_tiles;
-    int shared_tiles;
-    int at, end;  // of the block's share, in steps of k
+    int rows, columns, k_tiles;  // rows of tiles without the light ones
+    int shared_tiles;            // of those; the light ones are all shared out, behind them
+    int all_shared;
+    int at, end;  // of the cluster's share, in steps of k
     int whole;    // the next tile that is taken whole
 
+    // Of the shares' places, counted in halves of a step, which step that is: those of light tiles are one half each.
+    __device__ __forceinline__ int step_of(long long place) const {
+        const long long heavy = 2ll * shared_tiles * k_tiles;
+        return (int)(place < heavy ? place / 2 : heavy / 2 + (place - heavy));
+    }
     __device__ __forceinline__ Work(int M, int N, int K) {
-        rows = (M + BM - 1) / BM;
+        const int clusters = gridDim.x / CLUSTER;
+        const int cluster = blockIdx.x / CLUSTER;
+        rows = (M + ROWS - 1) / ROWS;
         columns = (N + BN - 1) / BN;
         k_tiles = (K + BK - 1) / BK;
+        const int last_rows = M - (rows - 1) * ROWS;
+        const bool has_light = last_rows <= 64 && (rows - 1) * columns >= clusters;
+        rows -= has_light;
         const int tiles = rows * columns;
-        const int blocks = gridDim.x;
-        shared_tiles = tiles % blocks ? tiles % blocks + blocks : 0;
-        const long long steps = (long long)shared_tiles * k_tiles;
-        at = (int)(steps * blockIdx.x / blocks);
-        end = (int)(steps * (blockIdx.x + 1) / blocks);
-        whole = shared_tiles + blockIdx.x;
+        shared_tiles = tiles % clusters || has_light ? tiles % clusters + clusters : 0;
+        all_shared = shared_tiles + (has_light ? columns : 0);
+        const long long halves = (long long)(shared_tiles + all_shared) * k_tiles;
+        at = step_of(halves * cluster / clusters);
+        end = step_of(halves * (cluster + 1) / clusters);
+        whole = shared_tiles + cluster;
     }
     __device__ __forceinline__ bool next(Segment& to) {
         int tile = whole;
@@ -72,15 +93,35 @@ struct Work {
             to.first_k = at % k_tiles;
             to.k_tiles = min(k_tiles - to.first_k, end - at);
             to.is_end = to.first_k > 0;
-            if (to.k_tiles < k_tiles) to.border = blockIdx.x + !to.is_end;
+            if (to.k_tiles < k_tiles) to.border = blockIdx.x / CLUSTER + !to.is_end;
             at += to.k_tiles;
+            if (tile >= shared_tiles) {
+                to.place = {rows, tile - shared_tiles};
+                return true;
+            }
         } else {
-            whole += gridDim.x;
+            whole += gridDim.x / CLUSTER;
         }
         to.place = place_of<GROUP>(tile, rows, columns);
         return tile < rows * columns;
     }
 };
+
+// A stage is free, here and where its half of b's tile comes from. By all threads of a warpgroup.
+__device__ __forceinline__ void release(Arrivals* empty) {
+    if (CLUSTER == 1 && threadIdx.x % 128 == 0) arrive(empty);
+    if (CLUSTER > 1 && threadIdx.x % 128 < CLUSTER) arrive_in_block(empty, threadIdx.x % 128);
+}
+
+// What a warpgroup without rows does: the others' stages want its arrivals.
+__device__ __forceinline__ void pass(Stages<STAGES>& stages, Turn<STAGES>& turn, int k_tiles) {
+    #pragma unroll 1
+    for (int t = 0; t < k_tiles; ++t) {
+        wait_for(&stages.full[turn.stage], turn.phase);
+        release(&stages.empty[turn.stage]);
+        turn.next();
+    }
+}
 
 // Whether the other part's sums are there already.
 __device__ __forceinline__ bool is_second(const unsigned* ticket) {
@@ -90,10 +131,10 @@ __device__ __forceinline__ bool is_second(const unsigned* ticket) {
 }
 
 // Half of a tile's sums is the warpgroup's, the other half another block's: true for who comes second, and has them all.
-__device__ __forceinline__ bool meet(float (&sums)[BN / 2], const Segment& work, int part, float* partial,
+__device__ __forceinline__ bool meet(float (&sums)[BN / 2], const Segment& work, int rank, int part, float* partial,
                                      unsigned* tickets, int* answers) {
     const int thread = threadIdx.x % 128;
-    const int pair = work.border % BLOCKS * CONSUMERS + part;
+    const int pair = (work.border * CLUSTER + rank) * CONSUMERS + part;
     float4* of_parts = reinterpret_cast<float4*>(partial) + pair * 2 * (PART / 4);  // [part][sums / 4][thread]
     if (thread == 0) answers[part] = is_second(tickets + pair);
     sync_warpgroups(1 + part);
@@ -119,7 +160,7 @@ __device__ __forceinline__ bool meet(float (&sums)[BN / 2], const Segment& work,
 }
 
 // partial, tickets: see PARTIALS and TICKETS. The tickets are 0, and 0 again at the end.
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(THREADS, 1)
 hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ c, float* partial, unsigned* tickets,
       int M, int N, int K, int ld_a, int ld_b, const __grid_constant__ TensorMap a_map,
       const __grid_constant__ TensorMap b_map, const __grid_constant__ TensorMap c_map) {
@@ -128,12 +169,18 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
     __shared__ int answers[CONSUMERS];
     unsigned char* tiles = aligned_for_swizzle(shared);
     const int warpgroup = warpgroup_of_block();
+    const int rank = CLUSTER > 1 ? cluster_rank() : 0;
     if (threadIdx.x == 0) {
         prefetch_map(&a_map);
         prefetch_map(&b_map);
-        stages.template begin<CONSUMERS>();
+        stages.template begin<CLUSTER * CONSUMERS>();
     }
-    __syncthreads();
+    if (CLUSTER > 1) {
+        cluster_arrive();  // the other block's mbarriers are there, too
+        cluster_wait();
+    } else {
+        __syncthreads();
+    }
     wait_for_previous_grid();
     let_next_grid_come();
 
@@ -144,20 +191,29 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
             Work work(M, N, K);
             Segment now;
             while (work.next(now)) {
+                const int first_row = now.place.row * ROWS + rank * BM;
+                const int first_column = now.place.column * BN + HAS_WHOLE_BOXES * rank * B_BOXES * 64;
+                const int first_k = !HAS_WHOLE_BOXES * rank * B_BOX_ROWS;
                 #pragma unroll 1
                 for (int t = now.first_k; t < now.first_k + now.k_tiles; ++t) {
                     unsigned char* to = tiles + turn.stage * STAGE_BYTES;
                     Arrivals* full = &stages.full[turn.stage];
                     wait_for(&stages.empty[turn.stage], turn.phase ^ 1);
-                    expect_bytes(full, STAGE_BYTES);
-                    copy_box(to, &a_map, t * BK, now.place.row * BM, full);
+                    expect_bytes(full, STAGE_BYTES);  // its own, and what the other block sends
+                    copy_box(to, &a_map, t * BK, first_row, full);
+                    to += A_BYTES + rank * (HAS_WHOLE_BOXES ? B_BOXES * BOX_BYTES : B_BOX_ROWS * 128);
                     #pragma unroll
-                    for (int i = 0; i < BN / 64; ++i)
-                        copy_box(to + A_BYTES + i * BOX_BYTES, &b_map, now.place.column * BN + i * 64, t * BK, full);
+                    for (int i = 0; i < B_BOXES; ++i) {
+                        const int column = first_column + i * 64;
+                        const int k = t * BK + first_k;
+                        if (CLUSTER > 1) copy_box_to_blocks(to + i * BOX_BYTES, &b_map, column, k, full, 3);
+                        else copy_box(to + i * BOX_BYTES, &b_map, column, k, full);
+                    }
                     turn.next();
                 }
             }
         }
+        __syncwarp();  // the whole warp comes to the cluster's barrier
     } else {
         more_registers<232>();
         const int part = warpgroup - 1;  // of the tile's rows
@@ -168,6 +224,11 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
         Work work(M, N, K);
         Segment now;
         while (work.next(now)) {
+            const int first_row = now.place.row * ROWS + rank * BM + part * 64;
+            if (first_row >= M) {
+                pass(stages, turn, now.k_tiles);
+                continue;
+            }
             float sums[BN / 2];
             int before = 0;
             #pragma unroll 1
@@ -183,17 +244,16 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
                 wgmma_commit();
                 if (t > 0) {
                     wgmma_wait<1>();  // a group of products is all four warps': one thread tells of it
-                    if (thread == 0) arrive(&stages.empty[before]);
+                    release(&stages.empty[before]);
                 }
                 before = turn.stage;
                 turn.next();
             }
             wgmma_wait<0>();
-            if (thread == 0) arrive(&stages.empty[before]);
+            release(&stages.empty[before]);
             hold(sums);
-            if (now.border >= 0 && !meet(sums, now, part, partial, tickets, answers)) continue;
+            if (now.border >= 0 && !meet(sums, now, rank, part, partial, tickets, answers)) continue;
 
-            const int first_row = now.place.row * BM + part * 64;
             #pragma unroll
             for (int box = 0; box < BN / 64; ++box) {
                 unsigned char* slot = boxes + out.stage * BOX_BYTES;
@@ -211,5 +271,8 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
             }
         }
         if (thread == 0) wait_for_stores();
+    }    if (CLUSTER > 1) {
+        cluster_arrive();  // nobody leaves while the other may still arrive at its mbarriers, or send to its stages
+        cluster_wait();
     }
 }
