@@ -78,7 +78,7 @@ def request_of(a: Any, b: Any, bias: Any, c: Any, alpha: float, beta: float, act
     y = a.new_empty(shape) if y is None else y
     c = c.expand(shape) if c is not None and beta != 0 else None  # as PyTorch has it: nothing of c is read then
     if b.dim() == 2 and all(t is None or _is_one_line(t) for t in (a, c)):
-        a, c, out = _matrix(a), None if c is None else _matrix(c), _matrix(y)
+        a, b, c, out = _matrix(a), b.unsqueeze(0), None if c is None else _matrix(c), _matrix(y)
     elif a.dim() > 3:
         message = f"a has the shape {tuple(a.shape)} and strides {tuple(a.stride())}: its rows lie in no line."
         raise TilewrightError("ops/strides", message, {}, "Make its leading dimensions one: a.flatten(0, -3).")

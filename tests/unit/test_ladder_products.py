@@ -1,0 +1,113 @@
+"""Which rung takes a product, and what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.errors import TilewrightError
+from tilewright.ladder.launching import runs_code
+from tilewright.ladder.products import Operand, Product, explanation_of, operand_of, pick
+
+
+def hopper(least: str) -> bool:
+    return runs_code(least, "sm_90")
+
+
+def product(m: int = 4096, n: int = 4096, k: int = 4096, layout: str = "NN", **more: object) -> Product:
+    a = operand_of(m, k, 0, *((k, 1) if layout[0] == "N" else (1, m)))
+    b = operand_of(k, n, 0, *((n, 1) if layout[1] == "N" else (1, k)))
+    values = {"dtype": "bfloat16", "address": 0, "batches": 1, "rows": m, "columns": n, "depth": k, "a": a, "b": b}
+    return Product(**{**values, **more})  # type: ignore[arg-type]
+
+
+def test_a_plain_product_is_left_to_the_family_that_was_measured() -> None:
+    found = pick(product(), hopper)
+    assert found.name == "hgemm/24_persistent"
+    refused = dict(found.refused)
+    assert refused["hgemm/25_pingpong"] == "it is not meant for these sizes: best_when, 0, is 0"
+    assert refused["hgemm/22_specialised"] == "hgemm/24_persistent is further up"
+    assert refused["matmul/01_strided"] == "hgemm/24_persistent takes it"
+    assert "h200-hgemm-tuning.json" in found.why
+
+
+@pytest.mark.parametrize(
+    ("one", "why"),
+    [
+        (product(layout="NT"), "the layout NT"),
+        (product(layout="TN", has_bias=True), "the layout TN, a bias"),
+        (product(batches=3), "a batch of 3"),
+        (product(is_plain=False), "an alpha"),
+        (product(activation="silu"), "the activation silu"),
+        (product(c=Operand(0, 4096, 1)), "c"),
+    ],
+)
+def test_what_it_does_not_compute_is_said(one: Product, why: str) -> None:
+    found = pick(one, hopper)
+    assert found.family.name == "matmul"
+    assert found.refused[0] == ("hgemm", f"it takes plain products of matrices in rows; this one has {why}")
+
+
+def test_strides_that_no_rung_of_tensor_maps_takes_go_to_one_that_does_and_it_is_said() -> None:
+    odd = product(b=Operand(0, 1, 4097), activation="relu")
+    found = pick(odd, hopper)
+    assert found.name == "matmul/01_strided"
+    assert dict(found.refused)["matmul/20_persistent"].startswith("20_persistent needs b whose rows, or columns")
+    assert odd.layout == "NT"
+    assert product(a=Operand(0, 8192, 2)).layout == "SN"
+    with pytest.raises(TilewrightError, match="matmul/20_persistent does not take it: 20_persistent needs b whose"):
+        pick(odd, hopper, "20_persistent")
+    moved = product(layout="NT", address=2)
+    assert dict(pick(moved, hopper).refused)["matmul/20_persistent"] == (
+        "its arrays have to begin at multiples of 16 bytes"
+    )
+
+
+def test_a_rung_may_be_asked_for() -> None:
+    assert pick(product(layout="NT"), hopper, "20_persistent").name == "matmul/20_persistent"
+    assert pick(product(), hopper, "hgemm/25").name == "hgemm/25_pingpong"
+    with pytest.raises(TilewrightError, match="hgemm/24_persistent does not take it: it takes plain products"):
+        pick(product(layout="NT"), hopper, "hgemm/24")
+    with pytest.raises(TilewrightError, match="does not take it: it needs sm_90a"):
+        pick(product(), lambda least: runs_code(least, "sm_86"), "20_persistent")
+    with pytest.raises(TilewrightError, match="sgemm multiplies no halves"):
+        pick(product(), hopper, "sgemm/01")
+
+
+def test_what_no_rung_takes_names_every_limit() -> None:
+    with pytest.raises(
+        TilewrightError, match=r"no rung takes this product: hgemm: .* a batch of 70000.*B = 70000; 01_st"
+    ):
+        pick(product(batches=70000), lambda least: runs_code(least, "sm_86"))
+    with pytest.raises(TilewrightError, match="matmul does not take float32"):
+        pick(product(dtype="float32"), hopper)
+
+
+def test_of_a_single_row_or_column_the_free_stride_is_one_that_tensor_maps_take() -> None:
+    assert operand_of(1, 31, 0, 31, 1) == Operand(0, 32, 1)
+    assert operand_of(31, 1, 0, 1, 1) == Operand(0, 1, 32)
+    assert operand_of(31, 1, 0, 40, 7) == Operand(0, 40, 1)
+    assert operand_of(1, 31, 5, 7, 40) == Operand(5, 1, 40)
+    assert operand_of(31, 5, 0, 40, 7) == Operand(0, 40, 7)
+
+
+def test_an_explanation_has_what_was_chosen_and_what_the_launch_is() -> None:
+    one = product(8192, 4096, 4096, "NT", has_bias=True, activation="gelu")
+    told = explanation_of(pick(one, hopper, "20_persistent"))
+    assert (told.tile, told.stages, told.cluster, told.grid, told.block) == (
+        (128, 256, 64),
+        4,
+        2,
+        (132, 1, 1),
+        (384, 1, 1),
+    )
+    assert told.flops == 2 * 8192 * 4096 * 4096
+    text = str(told)
+    for part in (
+        "NT: a packed along k, by tensor map",
+        "gelu(a @ b + bias)",
+        "because",
+        "8 at a time",
+        "230,400 bytes",
+    ):
+        assert part in text
+    assert "not       hgemm/25_pingpong:" in str(explanation_of(pick(product(), hopper)))
