@@ -37,6 +37,8 @@
     # sized = { WORKERS = "32 + 96 * (C > 1024)", PACKS = "ceil_div(C * item_bytes, 16 * WORKERS)" },   # defines that
     #         # a card gets by its sizes, where those of the file are for the emulator
     # sized_limits = { C = "131072 // item_bytes" },          # the most it takes then
+    # choices = [{ TILE = 64 }, { TILE = 128 }],   # sets of such defines: that of the least cost comes before `sized`
+    # cost = { tiles = "ceil_div(N, TILE)", us = "ceil_div(tiles, 132) * TILE" },   # line by line; the last one counts
     # best_for = { N = { at_most = 1024 } },   # who names no rung gets the last one whose best_for and limits fit
     # best_when = "N * item_bytes > 65536"   # the same, where it takes more than one size, or the element's
     # args = ["x", "partial", { name = "y", role = "inout", fill = "zeros()" },
@@ -70,12 +72,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from tilewright.errors import TilewrightError
 from tilewright.launch.dtypes import DTYPES
-from tilewright.launch.expressions import parse
+from tilewright.launch.expressions import Expression, parse
 from tilewright.launch.toml_lines import read_lines
 
 KERNELS = Path(__file__).with_name("kernels")
@@ -193,6 +196,7 @@ class Rung:
         kept: arrays of its own that stay from launch to launch, zero at first, see `workspaces`.
         sized: further defines, expressions in the sizes and ``item_bytes``: how a card should have it at sizes.
         sized_limits: the most that it then takes of a size.
+        choices: sets of such defines. cost: expressions in those too, and in the ones before; the last is minimised.
         claims: what it has to show. line: in ``ladder.toml``.
     """
 
@@ -214,6 +218,8 @@ class Rung:
     kept: tuple[str, ...] = ()
     sized: Mapping[str, str] = field(default_factory=dict)
     sized_limits: Mapping[str, str] = field(default_factory=dict)
+    choices: tuple[Mapping[str, int], ...] = ()
+    cost: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     line: int | None = None
 
@@ -223,15 +229,24 @@ class Rung:
         Raises:
             TilewrightError: ``launch/…`` for an expression that has no whole value.
         """
-        if not self.sized:
+        if not self.sized and not self.choices:
             return self
         names = {**sizes, "item_bytes": DTYPES[dtype].item_bytes}
-        made: dict[str, int] = {}
+        costs = [self.cost_of(choice, sizes, dtype) for choice in self.choices]
+        made: dict[str, int] = dict(self.choices[costs.index(min(costs))]) if costs else {}  # the first of equals
         for name, text in self.sized.items():
             made[name] = int(parse(text).evaluate_int({**names, **made}))  # a comparison is a bool
         most = {name: parse(text).evaluate_int(names) for name, text in self.sized_limits.items()}
         limits = {name: Limit(value, self.limits.get(name, Limit()).multiple_of) for name, value in most.items()}
         return replace(self, defines={**self.defines, **made}, limits={**self.limits, **limits})
+
+    def cost_of(self, choice: Mapping[str, int], sizes: Mapping[str, int], dtype: str) -> float:
+        """What ``cost`` says of a choice; raises as `at`."""
+        names: dict[str, int | float] = {**sizes, "item_bytes": DTYPES[dtype].item_bytes, **choice}
+        told = 0.0
+        for name, text in self.cost.items():
+            told = names[name] = float(_parsed(text).evaluate(names))
+        return told
 
     def is_meant_for(self, sizes: Mapping[str, int], dtype: str) -> bool:
         """Whether who names no rung should get this one, as far as its limits and the card allow."""
@@ -330,9 +345,13 @@ class Family:
         )
 
 
-def why_not(
-    rung: Rung, sizes: Mapping[str, int], dtype: str, runs_on: Callable[[str], bool], address: int = 0
-) -> str:
+@lru_cache(maxsize=512)
+def _parsed(text: str) -> Expression:
+    """A line of a ``cost``, which is evaluated once for each choice."""
+    return parse(text)
+
+
+def why_not(rung: Rung, sizes: Mapping[str, int], dtype: str, runs_on: Callable[[str], bool], address: int = 0) -> str:
     """Why who names no rung does not get this one; "" where it may be. As `Family.best`; it is ``at`` the sizes."""
     if dtype not in rung.dtypes:
         return f"it takes {', '.join(rung.dtypes)}"

@@ -22,7 +22,7 @@ LAUNCH_KEYS = ("kernel", "grid", "block", "shared_bytes", "args", "tensor_maps",
 RUNG_KEYS = (
     *LAUNCH_KEYS,
     *("file", "technique", "changes", "defines", "flags", "dtypes", "min_arch", "generated_from", "limits", "best_for"),
-    *("best_when", "sized", "sized_limits", "align_bytes", "needs"),
+    *("best_when", "sized", "sized_limits", "align_bytes", "needs", "choices", "cost"),
     *("scratch", "kept", "passes", "shows"),
 )
 CLAIM_KEYS = ("counter", "sass", "resource", "against", "size", "dtype", *RELATIONS)
@@ -213,6 +213,8 @@ def _rung(
         _named(part, "kept", part.data.get("scratch", [])),
         _expressions(part, "sized", part.get("sized", dict, {})),
         _expressions(part, "sized_limits", sizes["default"]),
+        _choices(part),
+        _expressions(part, "cost", part.get("cost", dict, {})),
         tuple(_claim(p, taken, sizes) for p in part.parts("shows")),
         part.line(),
     )
@@ -290,6 +292,19 @@ def _expressions(part: _Part, key: str, known: Mapping[str, Any]) -> dict[str, s
         out[name] = str(text)
         parse(out[name], Place(str(part.file), part.line(key)))
     return out
+
+
+def _choices(part: _Part) -> tuple[Mapping[str, int], ...]:
+    """Sets of the same defines; with a ``cost`` to choose by."""
+    tables = part.get("choices", list, [])
+    for index, table in enumerate(tables):
+        same = isinstance(table, dict) and set(table) == set(tables[0])
+        if not same or not all(type(value) is int for value in table.values()):
+            message = f"{part.dotted('choices')} must be tables of integers, all with the same names."
+            raise part.error("bad_value", message, "choices", index)
+    if bool(tables) != bool(part.get("cost", dict, {})):
+        raise part.error("missing_key", f"{part.dotted()}: choices and cost stand together.")
+    return tuple(dict(table) for table in tables)
 
 
 def _condition(part: _Part, key: str) -> str:
