@@ -169,8 +169,9 @@ def test_values_without_a_bin_are_not_counted(rung: Rung) -> None:
 
 # Family, rung, what stands in its file, what a broken twin has in its place, the set at which it has to be seen.
 BROKEN = [
-    ("relu", "02", "column + TW_PACK <= count", "column < count", "ragged"),
-    ("relu", "02", "count / TW_PACK * TW_PACK : 0", "count : 0", "tiny_31"),
+    ("relu", "02", "if (mine == TW_PACK) pack", "if (mine > 0) pack", "ragged"),
+    ("relu", "02", "if (mine == TW_PACK) store_pack", "if (mine > 0) store_pack", "ragged"),
+    ("relu", "04", "put_some(y + column, pack, mine)", "put_some(y + column, pack, mine - 1)", "tiny_31"),
     ("gelu", "03", "single = whole + threadIdx.x", "single = count", "tiny_33"),
     ("sigmoid", "03", "if (FULL || first + i * STEP < whole) store", "store", "ragged"),
     ("add", "02", "to_float(other.at[j])", "to_float(pack.at[j])", "small"),

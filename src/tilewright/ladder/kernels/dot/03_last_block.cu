@@ -25,7 +25,7 @@ dot(const TW_T* __restrict__ a, const TW_T* __restrict__ b, float* partial, unsi
     __shared__ bool is_last;
     const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;
     float sums[LOADS] = {};
-    if (stride_a == 1 && stride_b == 1 && begin_alike(a, b)) {
+    if (stride_a == 1 && stride_b == 1 && N > 4 * THREADS && begin_alike(a, b)) {
         const Line line = line_of(a, N);
         const TW_T *packs_a = a + line.head, *packs_b = b + line.head;
         long long first = (long long)blockIdx.x * (THREADS * LOADS) + threadIdx.x;
@@ -58,10 +58,20 @@ dot(const TW_T* __restrict__ a, const TW_T* __restrict__ b, float* partial, unsi
             const long long i = loose_at(line, thread);
             sums[0] = fmaf(to_float(a[i]), to_float(b[i]), sums[0]);
         }
-    } else {
+    } else {  // or so few that each thread has one, or some: they are under way together
+        const long long step = (long long)gridDim.x * THREADS;
         #pragma unroll 1
-        for (long long i = thread; i < N; i += (long long)gridDim.x * THREADS)
-            sums[0] = fmaf(to_float(a[i * stride_a]), to_float(b[i * stride_b]), sums[0]);
+        for (long long first = thread; first < N; first += 4 * step) {
+            float read_a[4], read_b[4];
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const long long at = first + i * step;
+                read_a[i] = at < N ? to_float(a[at * stride_a]) : 0.0f;
+                read_b[i] = at < N ? to_float(b[at * stride_b]) : 0.0f;
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) sums[0] = fmaf(read_a[i], read_b[i], sums[0]);
+        }
     }
     float sum = sums[0];
     #pragma unroll

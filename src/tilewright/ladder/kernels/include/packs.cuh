@@ -16,3 +16,15 @@ __device__ __forceinline__ void store_pack(TW_T* to, const Pack& pack) { *reinte
 __device__ __forceinline__ bool is_pack_aligned(const void* pointer) {
     return (reinterpret_cast<unsigned long long>(pointer) & 15) == 0;
 }
+
+// The first `count` elements, fewer than a pack has: the end of an array.
+__device__ __forceinline__ void get_some(Pack& pack, const TW_T* from, int count) {
+    #pragma unroll
+    for (int j = 0; j < TW_PACK - 1; ++j)
+        if (j < count) pack.at[j] = from[j];
+}
+__device__ __forceinline__ void put_some(TW_T* to, const Pack& pack, int count) {
+    #pragma unroll
+    for (int j = 0; j < TW_PACK - 1; ++j)
+        if (j < count) to[j] = pack.at[j];
+}

@@ -25,7 +25,7 @@ reduce(const TW_T* __restrict__ x, float* partial, unsigned* ticket, TW_T* __res
     __shared__ bool is_last;
     const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;
     float sums[LOADS] = {};
-    if (stride_x == 1) {
+    if (stride_x == 1 && N > 4 * THREADS) {
         const Line line = line_of(x, N);
         const TW_T* packs = x + line.head;
         long long first = (long long)blockIdx.x * (THREADS * LOADS) + threadIdx.x;
@@ -46,7 +46,7 @@ reduce(const TW_T* __restrict__ x, float* partial, unsigned* ticket, TW_T* __res
             for (int i = 0; i < LOADS; ++i) sums[i] += sum_of(only_if(first + i * THREADS < line.packs, read[i]));
         }
         if (thread < line.loose) sums[0] += to_float(x[loose_at(line, thread)]);
-    } else {
+    } else {  // or so few that each thread has one, or some: they are under way together
         const long long step = (long long)gridDim.x * THREADS;
         #pragma unroll 1
         for (long long first = thread; first < N; first += 4 * step) {

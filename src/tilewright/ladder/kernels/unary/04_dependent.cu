@@ -18,17 +18,20 @@ unary(const TW_T* __restrict__ x, TW_T* __restrict__ y, long long N) {
     const int count = (int)min((long long)SPAN, N - begin);
     x += begin;
     y += begin;
-    const bool packed = is_pack_aligned(x) && is_pack_aligned(y);
-    const int column = threadIdx.x * TW_PACK;
-    if (packed && column + TW_PACK <= count) {
-        const Pack pack = load_pack(x + column);
+    if (is_pack_aligned(x) && is_pack_aligned(y)) {
+        const int column = threadIdx.x * TW_PACK, mine = min(TW_PACK, count - column);
+        if (mine <= 0) return;
+        Pack pack = {};
+        if (mine == TW_PACK) pack = load_pack(x + column);
+        else get_some(pack, x + column, mine);
         float results[TW_PACK];
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) results[j] = TW_OP(to_float(pack.at[j]));
-        store_pack(y + column, rounded(results));
+        pack = rounded(results);
+        if (mine == TW_PACK) store_pack(y + column, pack);
+        else put_some(y + column, pack, mine);
+        return;
     }
-    // The elements behind the last whole pack, by threads that seldom have a pack as well: those of another warp;
-    // all elements where a view begins between two packs.
-    const int rest = packed ? count / TW_PACK * TW_PACK : 0;
-    for (int at = rest + THREADS - 1 - threadIdx.x; at < count; at += THREADS) from_float(y[at], TW_OP(to_float(x[at])));
+    // A view begins between two packs.
+    for (int at = threadIdx.x; at < count; at += THREADS) from_float(y[at], TW_OP(to_float(x[at])));
 }
