@@ -38,7 +38,8 @@
     #         # a card gets by its sizes, where those of the file are for the emulator
     # sized_limits = { C = "131072 // item_bytes" },          # the most it takes then
     # choices = [{ TILE = 64 }, { TILE = 128 }],   # sets of such defines: that of the least cost comes before `sized`
-    # cost = { tiles = "ceil_div(N, TILE)", us = "ceil_div(tiles, 132) * TILE" },   # line by line; the last one counts
+    # cost = { tiles = "ceil_div(N, TILE)", us = "ceil_div(tiles, 132) * TILE" },   # line by line; the last one counts,
+    #          # and if it is named us, it is held against those of other rungs
     # best_for = { N = { at_most = 1024 } },   # who names no rung gets the last one whose best_for and limits fit
     # best_when = "N * item_bytes > 65536"   # the same, where it takes more than one size, or the element's
     # args = ["x", "partial", { name = "y", role = "inout", fill = "zeros()" },
@@ -77,6 +78,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tilewright.errors import TilewrightError
+from tilewright.ladder.choosing import fastest
 from tilewright.launch.dtypes import DTYPES
 from tilewright.launch.expressions import Expression, parse
 from tilewright.launch.toml_lines import read_lines
@@ -314,7 +316,8 @@ class Family:
         raise TilewrightError("ladder/no_rung", f"{self.name} has no rung '{name}'.", {}, f"It has: {known}.")
 
     def best(self, sizes: Mapping[str, int], dtype: str, runs_on: Callable[[str], bool], address: int = 0) -> Rung:
-        """The rung for who names none: the last one that takes the sizes, is meant for them, and runs there.
+        """The rung for who names none: the last one that takes the sizes, is meant for them, and runs there; of those
+        whose costs are times the fastest, if that one is among them (`choosing`).
 
         Args:
             runs_on: whether the card runs code of an architecture, such as a rung's ``min_arch``.
@@ -323,9 +326,10 @@ class Family:
         Raises:
             TilewrightError: ``ladder/no_rung``.
         """
-        for rung in reversed([rung.at(sizes, dtype) for rung in self.rungs]):
-            if not why_not(rung, sizes, dtype, runs_on, address):
-                return rung
+        there = [rung.at(sizes, dtype) for rung in reversed(self.rungs)]
+        fits = [rung for rung in there if not why_not(rung, sizes, dtype, runs_on, address)]
+        if fits:
+            return fastest(fits, sizes, dtype)
         facts = {"sizes": dict(sizes), "dtype": dtype}
         why = "; ".join(filter(None, (rung.at(sizes, dtype).misfit(sizes) for rung in self.rungs)))
         message = f"no rung of {self.name} takes these sizes in {dtype}{f': {why}' if why else ''}."

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from tilewright.errors import TilewrightError
 from tilewright.ladder.compiling import constants_of
+from tilewright.ladder.choosing import fastest
 from tilewright.ladder.family import Family, Rung, load_family, why_not
 from tilewright.ladder.references.matmul import ACTIVATIONS
 from tilewright.ladder.specs import bound_launches, figure, rung_spec
@@ -165,7 +166,7 @@ def pick(product: Product, runs_on: Callable[[str], bool], rung: str | None = No
         rungs = [one.at(sizes, product.dtype) for one in family.rungs]
         why = {one.name: why_not(one, sizes, product.dtype, runs_on, product.address) for one in rungs}
         fit = [one for one in rungs if not why[one.name]]
-        best = fit[-1] if fit and found is None else None
+        best = fastest(fit[::-1], sizes, product.dtype) if fit and found is None else None
         for one in rungs:
             if one is not best:
                 refused.append((f"{family.name}/{one.name}", why[one.name] or _later(family, best, found)))
