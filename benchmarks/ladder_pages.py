@@ -2,7 +2,8 @@
 
     python benchmarks/ladder_pages.py [FAMILY ...]
 
-A record is what ``tilewright ladder bench FAMILY --json`` prints, saved as ``results/ladder-FAMILY.json``.
+A record is what ``tilewright ladder bench FAMILY --json`` prints, saved as ``results/ladder-FAMILY.json``. All of them
+together give ``peers.md``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 
 from tilewright.ladder.claims import Evidence
 from tilewright.ladder.family import load_families, load_family
+from tilewright.ladder.overview import overview
 from tilewright.ladder.pages import page
 from tilewright.ladder.report import LadderBench
 from tilewright.settings import Settings
@@ -38,6 +40,8 @@ def main(names: list[str]) -> None:
         if made.ratios:
             (PAGES / f"{family.name}-peers.svg").write_text(made.ratios, "utf-8")
         print(f"docs/ladder/{family.name}.md")
+    told = [report for family in load_families() if (report := measured(family.name)) is not None]
+    (PAGES / "peers.md").write_text(overview(told), "utf-8")
 
 
 if __name__ == "__main__":
