@@ -1,4 +1,4 @@
-"""Transposes of rows that are not aligned, rungs for little data: as a card gets them, and twins broken on purpose."""
+"""Rungs for rows that are not aligned, for little data, for known shapes: as a card gets them, and broken twins."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ SIZED = [
     ("rope_half", "04", "bfloat16", {}, {"tokens": 2, "H": 3, "D": 300, "ld_x": 905}),
     ("embedding", "04", "float16", {}, {"N": 37, "V": 5, "C": 72, "ld_w": 72}),
     ("embedding", "04", "float32", {}, {"N": 3, "V": 5, "C": 520, "ld_w": 524}),
+    ("transpose", "07", "float32", {"ALONG": 1}, {"M": 129, "N": 70, "ld_x": 71}),
+    ("rope_interleaved", "05", "float16", {}, {"tokens": 3, "H": 5, "D": 24, "ld_x": 128}),
+    ("embedding", "05", "float16", {}, {"N": 37, "V": 5, "C": 257, "ld_w": 257}),
+    ("embedding", "05", "bfloat16", {}, {"N": 9, "V": 1, "C": 300, "ld_w": 300}),  # one row, pieces of 8 bytes
+    ("merge_attention", "04", "float32", {}, {"P": 2, "N": 33, "D": 40}),
+    ("merge_attention", "04", "bfloat16", {}, {"P": 3, "N": 7, "D": 33}),
 ]  # fmt: skip
 
 
@@ -36,6 +42,15 @@ def test_a_rung_as_a_card_gets_it(
         built(family, replace(rung, defines={**rung.defines, **defines}), dtype), operation(family, dtype, sizes)
     )
     assert done.passed, done.message
+
+
+def test_the_rung_for_large_matrices() -> None:
+    def best(dtype: str, rows: int, columns: int) -> str:
+        return load_family("transpose").best({"M": rows, "N": columns, "ld_x": columns}, dtype, lambda arch: True).name
+
+    assert best("float32", 8192, 8192) == "07_words"
+    assert [best("float32", *size) for size in ((4096, 4096), (1024, 131072), (1 << 20, 64))] == ["06_tma"] * 3
+    assert best("float16", 8192, 8192) == "06_tma"
 
 
 WIDE = {"M": 66, "N": 66, "ld_x": 69}
@@ -73,6 +88,12 @@ BROKEN = [
     ("rope_half", "04", "if (head >= H) return;", "", "tiny_33"),
     ("rope_interleaved", "04", "a * cosine - b * sine", "a * cosine + b * sine", "small"),
     ("embedding", "04", "place >= N || ", "", "tiny_31"),
+    ("rope_interleaved", "05", "at / STEPS * HEADS", "at / STEPS", "small"),
+    ("embedding", "05", "if (place >= N) return;", "", "tiny_31"),
+    ("embedding", "05", "if (i * LANES * ACROSS < left) store_bits", "store_bits", "ragged"),
+    ("embedding", "05", "C % WIDTH == 0 && ", "", "ragged"),
+    ("merge_attention", "04", "sums[j] *= scale;", "", "small"),
+    ("merge_attention", "04", "if (row >= N) return;", "", "odd"),
 ]  # fmt: skip
 
 

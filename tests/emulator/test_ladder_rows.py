@@ -111,6 +111,23 @@ def test_the_rung_for_a_length() -> None:
     assert best(32768, "float32", has_clusters=False) == "04_registers"
 
 
+def test_the_rung_for_many_rows() -> None:
+    """Long rows of floats, and rows that packs do not fit: asked for at once, weights and all."""
+
+    def best(name: str, rows: int, columns: int, dtype: str) -> tuple[str, object]:
+        rung = load_family(name).best({"R": rows, "C": columns, "ld_x": columns}, dtype, lambda arch: True)
+        return rung.name, rung.defines["WORKERS"]
+
+    assert [best("rmsnorm", r, 4096, "float32") for r in (264, 265)] == [
+        ("07_weights_ahead", 256), ("07_weights_ahead", 512),
+    ]  # fmt: skip
+    assert best("rmsnorm", 265, 4097, "float32")[0] == best("rmsnorm", 265, 4096, "bfloat16")[0] == "03_registers"
+    assert best("layernorm", 265, 4096, "float32") == ("07_one_barrier", 512)
+    assert best("add_rmsnorm", 20000, 5003, "bfloat16") == ("05_weights_ahead", 512)
+    assert best("add_layernorm", 4096, 4097, "float16") == ("05_one_barrier", 512)
+    assert best("add_layernorm", 4096, 4096, "float16")[0] == "02_fused"
+
+
 # Family, rung, what stands in its file, what a broken twin has in its place, the set at which it has to be seen.
 BROKEN = [
     ("softmax", "01", "expf(to_float(x[column]) - largest)", "expf(to_float(x[column]))", "tiny_31"),
@@ -170,17 +187,18 @@ def test_a_broken_twin_is_caught(name: str, which: str, old: str, new: str, size
     assert not all(run_emulated(compiled, what, attempt=attempt).passed for attempt in (0, 1))
 
 
-@pytest.mark.parametrize("which", ["01", "02", "03"])
+@pytest.mark.parametrize("which", ["01", "02", "03", "04"])
 def test_parts_that_saw_no_key_are_not_looked_at(which: str) -> None:
     family = load_family("merge_attention")
-    what = with_parts(operation(family, "bfloat16", family.sizes["parts"]))
+    parts = family.sizes["parts" if which != "04" else "small"]
+    what = with_parts(operation(family, "bfloat16", parts))
     done = run_emulated(built(family, family.rung(which), "bfloat16"), what)
     assert done.passed, done.message
     assert np.isfinite(what.expected["merged"]).all()
     assert (what.expected["merged"][0] == 0).all()
     assert what.expected["merged_logs"][0] == -np.inf
     text = family.rung(which).file.read_text("utf-8")
-    careless = text.replace("== MINUS_INFINITY) continue;", "> 1e30f) continue;")
+    careless = text.replace("== MINUS_INFINITY) continue;", "> 1e30f) continue;").replace("word &= seen;", ";")
     assert careless != text
     assert not run_emulated(built(family, family.rung(which), "bfloat16", careless), what).passed
 

@@ -48,6 +48,8 @@ BROKEN = [
     ("reduce_rows", "02", "lane == 0", "lane == 1 && row + 1 < R", "small"),
     ("reduce_rows", "03", "min(row, R - 1LL)", "row", "ragged"),
     ("reduce_rows", "03", "only_if(first + i * WORKERS < count, read[i])", "read[i]", "wide"),
+    ("reduce_rows", "05", "row < R ? C : 0", "C", "tiny_33"),
+    ("reduce_rows", "05", "group_sum<LANES>(sum)", "sum", "tiny_33"),
     ("reduce_rows", "04", "tickets + row", "tickets", "wide"),
     ("reduce_rows", "04", "part == 0 && ", "", "wide"),
     ("dot", "03", "const bool is_there = first + i * THREADS < line.packs", "const bool is_there = true", "ragged"),
@@ -170,6 +172,7 @@ ROWS = [
     ("03", "float16", 7, 201),
     ("03", "float32", 3, 2001),
     ("03", "bfloat16", 2, 9001),
+    ("05", "bfloat16", 7, 781),
     ("04", "bfloat16", 3, 30001),
 ]
 
@@ -182,6 +185,21 @@ def test_rows_as_a_card_gets_them(which: str, dtype: str, rows: int, columns: in
     done = run_emulated(compiled, operation(family, dtype, sizes))
     assert done.passed, done.message
     assert compiled.spill_bytes == 0
+
+
+@pytest.mark.parametrize(("dtype", "columns"), [("bfloat16", 517), ("float16", 9), ("float32", 33)])
+def test_loose_elements_that_are_asked_for_first(dtype: str, columns: int) -> None:
+    family = load_family("reduce_rows")
+    sizes = {"R": 3, "C": columns, "ld_x": columns}
+    rung = family.rung("03").at(sizes, dtype)
+    rung = replace(rung, defines={**rung.defines, "AHEAD": 1})
+    what = operation(family, dtype, sizes)
+    done = run_emulated(built(family, rung, dtype), what)
+    assert done.passed, done.message
+    text = rung.file.read_text("utf-8")
+    old = "worker + i * WORKERS < line.loose"
+    assert old in text
+    assert not run_emulated(built(family, rung, dtype, text.replace(old, f"{old} - 1")), what).passed
 
 
 def test_two_threads_of_a_row_share_nine_loose_elements() -> None:

@@ -5,7 +5,7 @@
 // of y that begins in the middle of a word takes the element before: the tile reads a row more for it.
 //
 // Blocks follow each other down x, which is along a row of y: where two share a sector that they write, it is still in
-// L2 for the second.
+// L2 for the second. With ALONG they follow each other along x: for a matrix whose rows are a few tiles.
 //
 // A warp's rows, and its columns, are all even or all odd: what depends on that is computed once, the rest is offsets.
 #include "dependent.cuh"
@@ -16,6 +16,9 @@
 #endif
 #ifndef DOWN
 #define DOWN 64
+#endif
+#ifndef ALONG
+#define ALONG 0
 #endif
 constexpr int WORD = 4 / TW_T_BYTES;             // elements of a word
 constexpr int ROWS = DOWN;                       // of x, that a tile writes: 128 bytes of a row of y, or more
@@ -47,7 +50,8 @@ transpose(const TW_T* __restrict__ x, TW_T* __restrict__ y, int M, int N, int ld
     wait_for_previous_grid();
     __shared__ unsigned tile[READ * PITCH];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int first_column = blockIdx.y * COLUMNS, first_row = blockIdx.x * ROWS;
+    const int first_column = (ALONG ? blockIdx.x : blockIdx.y) * COLUMNS;
+    const int first_row = (ALONG ? blockIdx.y : blockIdx.x) * ROWS;
 
     const int row = first_row - (WORD - 1) + warp;
     const TW_T* from = x + (long long)row * ld_x + first_column;
