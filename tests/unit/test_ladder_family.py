@@ -252,7 +252,8 @@ def test_where_no_map_can_be_made_the_kernel_is_told() -> None:
         launch = bound_launches(spec, sizes, constants)[0]
         assert [arg.value for arg in launch.leaves if isinstance(arg, BoundScalar)][-1] == flag
         for start in (256, 250):  # a view of a tensor may begin anywhere
-            told = _without_maps(launch, lambda name, start=start: start)
+            view = DeviceView(start, (sizes["M"], sizes["N"]), (sizes["ld_x"], 1), "float16", 0, None)
+            told = _without_maps(launch, {"x": view})
             scalars = [arg.value for arg in told.leaves if isinstance(arg, BoundScalar)]
             assert scalars[-1] == (flag if start == 256 else 0)
     with pytest.raises(TilewrightError, match="takes tensor maps, which no sidecar can say"):
