@@ -187,6 +187,20 @@ def test_the_rung_that_is_meant_for_the_sizes(folder: Path) -> None:
     assert not Limit(at_least=3).allows(2)
 
 
+def test_what_a_rung_needs_of_several_sizes_together(folder: Path) -> None:
+    file = folder / "sums" / "ladder.toml"
+    needs = 'needs = { "whole blocks" = "N % (8 * TW_WIDE) == 0" }\nsized = { TW_WIDE = "N > 16" }\ndefines = { TW_WIDE = 1, '
+    file.write_text(GOOD.replace("defines = { ", needs, 1))
+    rung = load_family("sums", folder).rung("02")
+    assert rung.misfit({"N": 24}) == ""
+    assert rung.misfit({"N": 20}) == "02_two needs whole blocks"
+    sized = rung.at({"N": 24}, "float32")
+    assert (sized.defines["TW_WIDE"], type(sized.defines["TW_WIDE"])) == (1, int), "True is no number to a compiler"
+    file.write_text(GOOD.replace("defines = { ", 'needs = { "more" = "N >" }\ndefines = { ', 1))
+    with pytest.raises(TilewrightError, match="in the expression 'N >'"):
+        load_family("sums", folder)
+
+
 @dataclass
 class Tensor:
     """What the launcher asks of a PyTorch tensor."""

@@ -227,7 +227,7 @@ def make_matmul(
             bias: [N]. c: what can be expanded to the result.
             activation: none, relu, gelu (exact), gelu_tanh, silu.
             rung: ``20_persistent``, ``hgemm/24_persistent``: that one, or an error.
-            explain: return the result and an `Explanation` of what was chosen.
+            explain: return the result and an `Explanation` of what was chosen; not under ``torch.compile``.
 
         Raises:
             TilewrightError: ``ladder/no_rung`` with why no rung takes it; ``ops/…`` for what is no product.
