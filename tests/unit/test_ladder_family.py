@@ -12,7 +12,7 @@ from tilewright.errors import TilewrightError
 from tilewright.ladder.family import KERNELS, Family, Limit, load_families, load_family
 from tilewright.ladder.launching import _without_maps
 from tilewright.ladder.specs import bound_launches, cleared_before, figure, operation_spec, rung_spec, sidecar_text
-from tilewright.ladder.views import bound_operation, device_view_of, row_major
+from tilewright.ladder.views import DeviceView, bound_operation, device_view_of, row_major
 from tilewright.ladder.writing import write_rung
 from tilewright.launch.bind import BoundScalar
 from tilewright.launch.sidecar import parse_sidecar
@@ -189,8 +189,8 @@ def test_the_rung_that_is_meant_for_the_sizes(folder: Path) -> None:
 
 def test_what_a_rung_needs_of_several_sizes_together(folder: Path) -> None:
     file = folder / "sums" / "ladder.toml"
-    needs = 'needs = { "whole blocks" = "N % (8 * TW_WIDE) == 0" }\nsized = { TW_WIDE = "N > 16" }\ndefines = { TW_WIDE = 1, '
-    file.write_text(GOOD.replace("defines = { ", needs, 1))
+    needs = 'needs = { "whole blocks" = "N % (8 * TW_WIDE) == 0" }\nsized = { TW_WIDE = "N > 16" }\n'
+    file.write_text(GOOD.replace("defines = { ", f"{needs}defines = {{ TW_WIDE = 1, ", 1))
     rung = load_family("sums", folder).rung("02")
     assert rung.misfit({"N": 24}) == ""
     assert rung.misfit({"N": 20}) == "02_two needs whole blocks"
