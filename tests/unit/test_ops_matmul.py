@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder.matmul_op import Request, explain_matmul, make_matmul, request_of
+from tilewright.ladder import products
+from tilewright.ladder.compiling import constants_of
+from tilewright.ladder.family import load_family
+from tilewright.ladder.launching import runs_code
+from tilewright.ladder.matmul_op import Request, arrays_of, explain_matmul, make_matmul, request_of
+from tilewright.ladder.products import pick
 from tilewright.ladder.references.matmul import matmul as reference
+from tilewright.ladder.specs import bound_launches, operation_spec, rung_spec
+from tilewright.ladder.views import DeviceView, bound_operation
 
 torch = pytest.importorskip("torch")
 
@@ -90,6 +98,54 @@ def test_layouts_are_seen_in_strides_and_nothing_is_copied() -> None:
     assert layout(half(4, 20, 24)[:, :16], w) == ("NN", 4)  # here they are not: b stands for all four
     assert layout(half(16, 4, 24).transpose(0, 1), w) == ("NN", 4)
     assert layout(half(4, 24, 16).transpose(1, 2), half(4, 32, 24).transpose(1, 2)) == ("TT", 4)
+
+
+def bound_to(request: Request) -> str:
+    """The rung that a call on a card would launch on these arrays, bound as it would be there; its maps, too."""
+    found = pick(request.product, lambda least: runs_code(least, "sm_90"), None)
+    family, sizes = found.family, request.product.sizes(found.family.name)
+    views = {
+        name: DeviceView(4096, tuple(t.shape), t.stride(), str(t.dtype).removeprefix("torch."), 0, t)
+        for name, t in arrays_of(request, family.name).items()
+    }
+    whole = bound_operation(family, operation_spec(family, request.product.dtype), views, sizes)
+    spec = rung_spec(family, found.rung, request.product.dtype)
+    assert dict(whole.sizes) == sizes
+    bound_launches(spec, whole.sizes, constants_of(spec))
+    return found.name
+
+
+def meant(family: Any) -> Any:
+    """The family as it will be once its rungs have been measured."""
+    rungs = tuple(replace(rung, best_when=rung.best_when.removeprefix("0 * ")) for rung in family.rungs)
+    return replace(family, rungs=rungs)
+
+
+def test_arrays_are_what_a_rung_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    families = {name: load_family(name) for name in products.FAMILIES}
+    families["matmul"] = meant(families["matmul"])
+    monkeypatch.setattr(products, "_family", families.__getitem__)
+    bias, row = half(520), half(520)
+    taken = set()
+    for a, b in ((half(1, 64), half(64, 520)), (half(300, 64), half(520, 64).t()), (half(64, 9).t(), half(64, 520))):
+        for more in ((None, None), (bias, None), (None, row), (bias, half(a.shape[0], 520))):
+            taken.add(bound_to(request_of(a, b, *more, 1.0, 0.5, "silu" if more[0] is None else "none")))
+            taken.add(bound_to(request_of(a, b, *more, 2.0, 0.5, "none")))
+    for a, b in (
+        (half(1, 33), half(33, 7)),
+        (half(33, 1), half(1, 9)),
+        (half(5, 33)[:, ::2], half(17, 9)),
+        (half(3, 5, 7), half(7, 9)),
+        (half(3, 5, 8), half(3, 16, 8).transpose(1, 2)),
+        (half(5, 8), half(3, 8, 16)),
+        (half(5, 4, 8).transpose(0, 1), half(8, 16)),
+        (half(2048, 64), half(64, 4096)),
+        (half(2048, 64), half(4096, 64).t()),
+        (half(2, 2048, 64), half(2, 4100, 64).transpose(1, 2)),
+    ):
+        for c in (None, half(b.shape[-1])):
+            taken.add(bound_to(request_of(a, b, None, c, 1.0, 1.0, "none")))
+    assert {"matmul/01_strided", "matmul/20_persistent", "matmul/21_split_k", "hgemm/24_persistent"} <= taken, taken
 
 
 def test_an_explanation_without_a_card() -> None:

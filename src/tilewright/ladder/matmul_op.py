@@ -128,6 +128,15 @@ def _product(a: Any, b: Any, bias: Any, c: Any, alpha: float, activation: str) -
     return Product(dtype, address, *shape, first, second, third, bias is not None, activation, alpha == 1)
 
 
+def arrays_of(request: Request, family: str) -> dict[str, Any]:
+    """By the family's arguments; what is not there is an empty array."""
+    if family == "hgemm":
+        return {"a": request.a[0], "b": request.b[0], "c": request.y[0]}
+    bias = request.a.new_empty(0) if request.bias is None else request.bias
+    c = request.y[:0] if request.c is None else request.c
+    return {"a": request.a, "b": request.b, "bias": bias, "c": c, "y": request.y}
+
+
 class Launcher:
     """The ladder's kernels on PyTorch's current stream."""
 
@@ -153,18 +162,12 @@ class Launcher:
             raise TilewrightError("ladder/not_on_a_card", "'a' lies in the host's memory.", {}, "Copy it to the GPU.")
         found = self.picked(request.product, request.a.device.index, rung)
         stream = torch.cuda.current_stream(request.a.device).cuda_stream
-        if found.family.name == "hgemm":
-            arrays = {"a": request.a[0], "b": request.b[0], "c": request.y[0]}
-            plain = request.product.sizes("hgemm")
-            self.ladder.call("hgemm", arrays, rung=found.rung.name, sizes=plain, stream=stream)
-            return
-        none = request.a.new_empty(0)
-        c = request.y[:0] if request.c is None else request.c
-        bias = none if request.bias is None else request.bias
-        arrays = {"a": request.a, "b": request.b, "bias": bias, "c": c, "y": request.y}
-        given = {"alpha": alpha, "beta": beta}
-        sizes = request.product.sizes("matmul")
-        self.ladder.call("matmul", arrays, rung=found.rung.name, sizes=sizes, scalars=given, stream=stream)
+        name = found.family.name
+        scalars = {"alpha": alpha, "beta": beta} if name == "matmul" else {}
+        sizes = request.product.sizes(name)
+        self.ladder.call(
+            name, arrays_of(request, name), rung=found.rung.name, sizes=sizes, scalars=scalars, stream=stream
+        )
 
 
 def make_matmul(
