@@ -8,7 +8,7 @@
 #ifndef TW_BIAS
 #define TW_BIAS 0        // 1: there is one, an element for each column
 #define TW_C 0           // 1: in rows whose pairs begin at multiples of 4 bytes; 2: with any strides
-#define TW_ACTIVATION 0  // of those below
+#define TW_ACTIVATION 0  // of those below; kernels get it as an argument, too, which none of them reads
 #endif
 constexpr int NO_ACTIVATION = 0;
 constexpr int RELU = 1;

@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __restrict__ bias,
        const TW_T* __restrict__ c, TW_T* __restrict__ y, int B, int M, int N, int K, long long batch_a, long long ld_a,
        long long step_a, long long batch_b, long long ld_b, long long step_b, long long batch_c, long long ld_c,
-       long long step_c, float alpha, float beta) {
+       long long step_c, int activation, float alpha, float beta) {
     __shared__ __align__(16) TW_T a_tile[BM][ROW];
     __shared__ __align__(16) TW_T b_tile[BN][ROW];
     const int lane = threadIdx.x % 32;

@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __restrict__ bias,
        const TW_T* __restrict__ c, TW_T* __restrict__ y, int B, int M, int N, int K, long long batch_a, long long ld_a,
        long long step_a, long long batch_b, long long ld_b, long long step_b, long long batch_c, long long ld_c,
-       long long step_c, float alpha, float beta) {
+       long long step_c, int activation, float alpha, float beta) {
     extern __shared__ __align__(128) unsigned char shared[];
     TW_T* a_ring = reinterpret_cast<TW_T*>(shared);
     TW_T* b_ring = a_ring + STAGES * A_LENGTH;

@@ -52,7 +52,7 @@ extern "C" __cluster_dims__(PARTS, 1, 1) __global__ void __launch_bounds__(THREA
 matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __restrict__ bias,
        const TW_T* __restrict__ c, TW_T* __restrict__ y, int B, int M, int N, int K, long long batch_a, long long ld_a,
        long long step_a, long long batch_b, long long ld_b, long long step_b, long long batch_c, long long ld_c,
-       long long step_c, float alpha, float beta, const __grid_constant__ TensorMap a_map,
+       long long step_c, int activation, float alpha, float beta, const __grid_constant__ TensorMap a_map,
        const __grid_constant__ TensorMap b_map) {
     extern __shared__ unsigned char shared[];
     __shared__ Stages<STAGES> stages;
