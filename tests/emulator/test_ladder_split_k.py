@@ -1,4 +1,4 @@
-"""SGEMM's top rung as it is built on a card: the tiles that sizes ask for, and an mbarrier in place of a barrier."""
+"""SGEMM's top rungs as built on a card: the tiles that sizes ask for, and an mbarrier in place of a barrier."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from functools import cache
 
 import pytest
 
-from tilewright.ladder.compiling import CompiledRung, compile_rung
+from tilewright.ladder.compiling import CompiledRung, compile_rung, constants_of
 from tilewright.ladder.family import load_family
 from tilewright.ladder.running import emulator_for, operation, run_emulated
-from tilewright.ladder.specs import rung_spec
+from tilewright.ladder.specs import bound_launches, rung_spec
 from tilewright.mutate.ptx_mutants import synchronisation_mutants
 from tilewright.settings import Settings
 
@@ -37,7 +37,7 @@ def message(compiled: CompiledRung, of: dict[str, int], attempt: int = 0) -> str
 
 
 def test_few_tiles_have_many_parts_and_a_short_ring() -> None:
-    sides = {4096: (128, 32, 3, 1), 1500: (128, 16, 3, 1), 1024: (128, 16, 3, 2), 512: (64, 16, 2, 8)}
+    sides = {4096: (128, 32, 3, 1), 2000: (128, 16, 3, 1), 1024: (128, 16, 3, 2), 512: (64, 16, 2, 8)}
     for side, (tile, deep, stages, parts) in sides.items():
         defines = {"TW_BM": tile, "TW_BN": tile, "TW_TN": 8, "TW_BK": deep, "TW_STAGES": stages, "TW_PARTS": parts}
         assert RUNG.at(sizes(side, side, side), "float32").defines == defines
@@ -97,3 +97,36 @@ def test_a_cluster_that_does_not_wait_for_its_parts_is_caught() -> None:
     twin = built(64, 3, 2, old="    cluster_arrive();\n    cluster_wait();\n", new="")
     # The second part is empty: it is the first to be there, and reads bytes that nobody wrote.
     assert message(twin, sizes(64, 64, 16), attempt=1)
+
+
+# Rung, what a card may build it with beside tiles of eight by eight patches, sizes.
+ON_A_CARD = [
+    ("17_left_over_first", {"TW_BM": 128, "TW_BN": 128, "TW_STAGES": 3, "TW_PARTS": 1}, sizes(131, 140, 53, 55, 144)),
+    ("18_any_pitch", {"TW_BM": 64, "TW_BN": 64, "TW_STAGES": 2, "TW_PARTS": 8}, sizes(70, 37, 141, 143, 41)),
+    ("19_stream_k", {"TW_BM": 128, "TW_BN": 128, "TW_STAGES": 3, "TW_BLOCKS": 2}, sizes(300, 128, 70)),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "defines", "of"), ON_A_CARD, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_a_rung_above_it_is_right_with_the_tiles_of_a_card(
+    name: str, defines: dict[str, int], of: dict[str, int]
+) -> None:
+    rung = replace(FAMILY.rung(name), defines={"TW_TN": 8, "TW_BK": 16, **defines})
+    compiled = compile_rung(rung_spec(FAMILY, rung, "float32"), Settings.from_environment())
+    assert (compiled.spill_bytes, compiled.registers <= 128) == (0, True)
+    runs = [run_emulated(compiled, operation(FAMILY, "float32", of), attempt=attempt) for attempt in (0, 1)]
+    assert all(run.passed for run in runs), [run.message for run in runs]
+    assert len({run.outputs["c"].tobytes() for run in runs}) == 1, "the order of blocks makes no difference"
+
+
+def test_few_blocks_of_a_cluster_find_room_on_an_sm() -> None:
+    """228 KiB of shared memory an SM, of which each block takes one beside its own."""
+    for resident in (1, 2, 4):
+        defines = {"TW_BM": 64, "TW_BN": 64, "TW_TN": 8, "TW_BK": 16, "TW_STAGES": 2, "TW_PARTS": 4}
+        rung = replace(FAMILY.rung("17"), defines={**defines, "TW_RESIDENT": resident})
+        spec = rung_spec(FAMILY, rung, "float32")
+        (launch,) = bound_launches(spec, sizes(128, 4096, 4096), constants_of(spec) | {"TW_T_BYTES": 4})
+        a_block = launch.shared_bytes + 1024 + 64  # and its mbarrier
+        assert resident * a_block <= 228 * 1024 < (resident + 1) * a_block

@@ -5,8 +5,13 @@
 #include "packs.cuh"
 #include "warp.cuh"
 
-constexpr int WARPS = 8;
-constexpr int LOADS = 4;
+#ifndef TW_WARPS
+#define TW_WARPS 8
+#define TW_LOADS 4
+#endif
+
+constexpr int WARPS = TW_WARPS;
+constexpr int LOADS = TW_LOADS;
 constexpr int STEP = 32 * TW_PACK;  // elements that a warp reads with one access
 
 __device__ __forceinline__ float dot(const Pack& a, const Pack& x, float sum) {

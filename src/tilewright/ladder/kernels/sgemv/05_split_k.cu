@@ -4,8 +4,12 @@
 #include "dependent.cuh"
 #include "packs.cuh"
 
+#ifndef TW_SPLITS
+#define TW_SPLITS 32
+#endif
+
 constexpr int THREADS = 256;
-constexpr int SPLITS = 32;  // stretches a row: a warp of the second kernel adds them in one go
+constexpr int SPLITS = TW_SPLITS;  // stretches a row: the fewer rows, the more, as long as each is work for a block
 constexpr int LOADS = 4;
 constexpr int STEP = THREADS * TW_PACK;  // elements that a block reads with one access
 
@@ -48,13 +52,16 @@ sgemv(const float* __restrict__ a, const float* __restrict__ x, float* __restric
     if (threadIdx.x == 0) partial[(long long)row * SPLITS + blockIdx.y] = sum;
 }
 
-// y[row] = the sum of its stretches: a warp a row.
+// y[row] = the sum of its stretches: a warp a row, each lane every 32nd.
 extern "C" __global__ void __launch_bounds__(THREADS)
 add_stretches(const float* __restrict__ partial, float* __restrict__ y, int M) {
     wait_for_previous_grid();
     const int lane = threadIdx.x % 32;
     const int row = blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
     if (row >= M) return;  // the whole warp
-    const float sum = warp_sum(partial[(long long)row * SPLITS + lane]);
+    float sum = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < SPLITS; i += 32) sum += i + lane < SPLITS ? partial[(long long)row * SPLITS + i + lane] : 0.0f;
+    sum = warp_sum(sum);
     if (lane == 0) y[row] = sum;
 }
