@@ -184,11 +184,9 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
             terms.load(added, row, first_column, M, N);
             #pragma unroll
             for (int box = 0; box < BN / 64; ++box) {
-                Biases next_biases;  // of the next box: on their way while this one is written
-                Terms next_terms;
+                Terms next_terms;  // of the next box: on their way while this one is written
                 const int column = first_column + box * 64;
                 if (box + 1 < BN / 64) {
-                    next_biases.load(bias, column + 64, N);
                     next_terms.load(added, row, column + 64, M, N);
                 }
                 unsigned char* slot = boxes + out.stage * BOX_BYTES;
@@ -223,7 +221,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
                     }
                     out.next();
                 }
-                biases = next_biases;
+                if (box + 1 < BN / 64) biases.load(bias, column + 64, N);
                 terms = next_terms;
             }
         }
