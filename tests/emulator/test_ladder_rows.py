@@ -71,6 +71,20 @@ def test_a_rung_as_a_card_gets_it(name: str, which: str, dtype: str, sizes: Mapp
     assert compiled.spill_bytes == 0
 
 
+@pytest.mark.parametrize("name", ["rmsnorm", "layernorm", "add_rmsnorm", "add_layernorm"])
+def test_rows_that_no_wide_access_fits_where_no_register_is_kept_for_them(name: str) -> None:
+    family = load_family(name)
+    rung = family.rungs[-1]
+    rung = replace(rung, defines={"WORKERS": 128, "PIECES": 4, "WIDTH": 4, "HELD": 0})
+    what = operation(family, "float32", {"R": 2, "C": 515, "ld_x": 517})
+    done = run_emulated(built(family, rung, "float32"), what)
+    assert done.passed, done.message
+    text = rung.file.read_text("utf-8")
+    careless = text.replace("/ C + epsilon", "+ epsilon")
+    assert careless != text
+    assert not run_emulated(built(family, rung, "float32", careless), what).passed
+
+
 def test_defines_by_size() -> None:
     family = load_family("softmax")
     registers, cluster = family.rung("registers"), family.rung("cluster")

@@ -11,6 +11,7 @@
 #define WORKERS 128              // threads of a row: a power of two
 #define PIECES 4                 // accesses of a thread
 #define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
+#define HELD 1                   // 0: where they do not, no register is kept for them
 #endif
 constexpr int WARPS = WORKERS / 32;
 static_assert(WORKERS % 32 == 0, "whole warps");
@@ -44,6 +45,23 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* residual, co
     }
 }
 
+// Arrays that begin where such an access may not: what is read again comes from the caches. What this path would hold,
+// many rows would pay for on the other one, where it is not needed, with threads that find no register.
+__device__ __forceinline__ void make_row_by_elements(const TW_T* x, const TW_T* residual, const TW_T* weight,
+                                                     TW_T* total, TW_T* y, int C, float epsilon) {
+    __shared__ float sums[WARPS];
+    float squares = 0.0f;
+    #pragma unroll 1
+    for (int column = threadIdx.x; column < C; column += WORKERS) {
+        from_float(total[column], to_float(x[column]) + to_float(residual[column]));
+        squares += to_float(total[column]) * to_float(total[column]);
+    }
+    const float scale = rsqrtf(block_sum(squares, sums) / C + epsilon);
+    #pragma unroll 1
+    for (int column = threadIdx.x; column < C; column += WORKERS)
+        from_float(y[column], to_float(total[column]) * scale * to_float(weight[column]));
+}
+
 extern "C" __global__ void __launch_bounds__(WORKERS)
 add_rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, const TW_T* __restrict__ weight,
             TW_T* __restrict__ total, TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
@@ -56,6 +74,7 @@ add_rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, const
                          is_aligned_for<WIDTH>(y) &&
                          is_aligned_for<WIDTH>(residual) && is_aligned_for<WIDTH>(total);
     if (WIDTH == 1 || is_wide) make_row<WIDTH, PIECES>(x, residual, weight, total, y, C, epsilon);
-    else make_row<1, PIECES * WIDTH>(x, residual, weight, total, y, C, epsilon);
+    else if constexpr (HELD) make_row<1, PIECES * WIDTH>(x, residual, weight, total, y, C, epsilon);
+    else make_row_by_elements(x, residual, weight, total, y, C, epsilon);
     if (C > WORKERS * PIECES * WIDTH) __trap();  // told behind the work: few rows wait for every instruction
 }

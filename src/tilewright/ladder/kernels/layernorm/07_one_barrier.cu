@@ -12,6 +12,7 @@
 #define WORKERS 128              // threads of a row: a power of two
 #define PIECES 4                 // accesses of a thread
 #define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
+#define HELD 1                   // 0: where they do not, no register is kept for them
 #endif
 constexpr int WARPS = WORKERS / 32;
 static_assert(WORKERS % 32 == 0, "whole warps");
@@ -75,6 +76,28 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, cons
     }
 }
 
+// Arrays that begin where such an access may not: what is read again comes from the caches. What this path would hold,
+// many rows would pay for on the other one, where it is not needed, with threads that find no register.
+__device__ __forceinline__ void make_row_by_elements(const TW_T* x, const TW_T* weight, const TW_T* bias, TW_T* y,
+                                                     int C, float epsilon) {
+    __shared__ float sums[WARPS], squares[WARPS];
+    float sum = 0.0f, square = 0.0f;
+    #pragma unroll 1
+    for (int column = threadIdx.x; column < C; column += WORKERS) sum += to_float(x[column]);
+    const float mean = block_sum(sum, sums) / C;
+    #pragma unroll 1
+    for (int column = threadIdx.x; column < C; column += WORKERS) {
+        const float left = to_float(x[column]) - mean;
+        square += left * left;
+    }
+    const float scale = rsqrtf(block_sum(square, squares) / C + epsilon);
+    #pragma unroll 1
+    for (int column = threadIdx.x; column < C; column += WORKERS) {
+        const float value = (to_float(x[column]) - mean) * scale;
+        from_float(y[column], value * to_float(weight[column]) + to_float(bias[column]));
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(WORKERS)
 layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_T* __restrict__ bias,
           TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
@@ -84,6 +107,7 @@ layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_
     const bool is_wide = C % WIDTH == 0 && is_aligned_for<WIDTH>(x) && is_aligned_for<WIDTH>(weight) &&
                          is_aligned_for<WIDTH>(bias) && is_aligned_for<WIDTH>(y);
     if (WIDTH == 1 || is_wide) make_row<WIDTH, PIECES>(x, weight, bias, y, C, epsilon);
-    else make_row<1, PIECES * WIDTH>(x, weight, bias, y, C, epsilon);
+    else if constexpr (HELD) make_row<1, PIECES * WIDTH>(x, weight, bias, y, C, epsilon);
+    else make_row_by_elements(x, weight, bias, y, C, epsilon);
     if (C > WORKERS * PIECES * WIDTH) __trap();  // told behind the work: few rows wait for every instruction
 }

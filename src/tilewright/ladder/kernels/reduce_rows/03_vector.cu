@@ -21,10 +21,11 @@ constexpr int THREADS = WORKERS * ROWS;
 static_assert(ROWS == 1 || WORKERS <= 32, "a row is one block's, or within one warp");
 static_assert(THREADS % 32 == 0, "whole warps");
 constexpr int LOOSE = AHEAD ? (2 * TW_PACK + WORKERS - 1) / WORKERS : 0;  // of a thread, at most, that come first
-// Blocks of an SM: the compiler keeps to the registers that so many leave each other.
-constexpr int RESIDENT = (LOADS <= 4 ? 1536 : 1024) / THREADS;
+#ifndef ROOM
+#define ROOM (LOADS <= 4 ? 1536 : 1024)  // threads of an SM: the compiler keeps to the registers that so many have
+#endif
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+extern "C" __global__ void __launch_bounds__(THREADS, ROOM / THREADS)
 reduce_rows(const TW_T* __restrict__ x, TW_T* __restrict__ y, int R, int C, long long ld_x) {
     wait_for_previous_grid();
     __shared__ float block_sums[THREADS / 32];

@@ -11,6 +11,7 @@
 #define WORKERS 128              // threads of a row: a power of two
 #define PIECES 4                 // accesses of a thread
 #define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
+#define HELD 1                   // 0: where they do not, no register is kept for them
 #endif
 constexpr int WARPS = WORKERS / 32;
 static_assert(WORKERS % 32 == 0, "whole warps");
@@ -42,6 +43,19 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, TW_T
     }
 }
 
+// Arrays that begin where such an access may not: what is read again comes from the caches. What this path would hold,
+// many rows would pay for on the other one, where it is not needed, with threads that find no register.
+__device__ __forceinline__ void make_row_by_elements(const TW_T* x, const TW_T* weight, TW_T* y, int C, float epsilon) {
+    __shared__ float sums[WARPS];
+    float squares = 0.0f;
+    #pragma unroll 1
+    for (int column = threadIdx.x; column < C; column += WORKERS) squares += to_float(x[column]) * to_float(x[column]);
+    const float scale = rsqrtf(block_sum(squares, sums) / C + epsilon);
+    #pragma unroll 1
+    for (int column = threadIdx.x; column < C; column += WORKERS)
+        from_float(y[column], to_float(x[column]) * scale * to_float(weight[column]));
+}
+
 extern "C" __global__ void __launch_bounds__(WORKERS)
 rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, TW_T* __restrict__ y, int R, int C, long long ld_x,
         float epsilon) {
@@ -51,6 +65,7 @@ rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, TW_T* __res
     const bool is_wide = C % WIDTH == 0 && is_aligned_for<WIDTH>(x) && is_aligned_for<WIDTH>(weight) &&
                          is_aligned_for<WIDTH>(y);
     if (WIDTH == 1 || is_wide) make_row<WIDTH, PIECES>(x, weight, y, C, epsilon);
-    else make_row<1, PIECES * WIDTH>(x, weight, y, C, epsilon);
+    else if constexpr (HELD) make_row<1, PIECES * WIDTH>(x, weight, y, C, epsilon);
+    else make_row_by_elements(x, weight, y, C, epsilon);
     if (C > WORKERS * PIECES * WIDTH) __trap();  // told behind the work: few rows wait for every instruction
 }
