@@ -181,7 +181,8 @@ def _named(product: Product, families: Mapping[str, Family], runs_on: Callable[[
     """One that the caller asks for; whether it is meant for the sizes makes no difference."""
     of, _, name = rung.rpartition("/")
     if of and of not in families:
-        raise TilewrightError("ladder/no_family", f"{of} multiplies no halves.", {}, f"There are: {', '.join(families)}.")
+        hint = f"There are: {', '.join(families)}."
+        raise TilewrightError("ladder/no_family", f"{of} multiplies no halves.", {}, hint)
     family = families[of or "matmul"]
     sizes = product.sizes(family.name)
     one = family.rung(name)
