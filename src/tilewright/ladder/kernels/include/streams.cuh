@@ -3,6 +3,12 @@
 
 #include "packs.cuh"
 
+// 0: what is written stays in L2 as anything else does. A launch whose last writes are still there when it ends has not
+// waited for them: a share of a short one.
+#ifndef TW_STREAM
+#define TW_STREAM 1
+#endif
+
 // Only for memory that nobody writes during the launch: it takes the read-only path.
 __device__ __forceinline__ Pack load_pack_once(const TW_T* from) {
     uint4 words;
@@ -13,5 +19,6 @@ __device__ __forceinline__ Pack load_pack_once(const TW_T* from) {
 }
 
 __device__ __forceinline__ void store_pack_once(TW_T* to, const Pack& pack) {
-    __stcs(reinterpret_cast<uint4*>(to), *reinterpret_cast<const uint4*>(&pack));
+    if constexpr (TW_STREAM) __stcs(reinterpret_cast<uint4*>(to), *reinterpret_cast<const uint4*>(&pack));
+    else store_pack(to, pack);
 }

@@ -1,7 +1,7 @@
 // A pack as registers hold it: four words. Of a struct of 16-bit elements the compiler makes a register each.
 #pragma once
 
-#include "packs.cuh"
+#include "streams.cuh"
 
 struct Words {
     unsigned at[4];
@@ -40,6 +40,7 @@ __device__ __forceinline__ void store_words(TW_T* to, const Words& words) {
 
 // What is written leaves L2 first: nobody reads it soon.
 __device__ __forceinline__ void store_words_once(TW_T* to, const Words& words) {
+    if constexpr (!TW_STREAM) return store_words(to, words);
     __stcs(reinterpret_cast<uint4*>(to), make_uint4(words.at[0], words.at[1], words.at[2], words.at[3]));
 }
 
