@@ -35,6 +35,8 @@ TWINS = [
     ("sgemm", "20_little", "k0 + a_k < K", "true"),
     ("sgemm", "20_little", "part < WARPS", "part < WARPS - 1"),
     ("sgemm", "20_little", "k0 + warp * WK < K", "warp * WK < K - BK"),
+    ("sgemm", "21_parts_in_memory", "part + i < PARTS", "part + i < PARTS - 1"),
+    ("sgemm", "21_parts_in_memory", "blockIdx.z * M * N", "blockIdx.z * M * N / 2"),
     ("sgemv", "03_vector", "done = N / TW_PACK * TW_PACK;", "done = N;"),
     ("sgemv", "05_split_k", "max(begin, end / TW_PACK * TW_PACK)", "end / TW_PACK * TW_PACK"),
     ("sgemv", "05_split_k", "min(begin + length, (long long)N)", "begin + length"),

@@ -87,6 +87,15 @@ def test_a_cost_in_unknown_names_says_so(tmp_path: Path) -> None:
         replace(rung, cost={"us": "SIDE"}).at({"N": 1}, "float32")
 
 
+def test_a_rung_may_be_meant_for_arrays_that_begin_anywhere(tmp_path: Path) -> None:
+    family = load_family("doubled", folder(tmp_path))
+    (rung,) = family.rungs
+    other = replace(rung, name="02", best_when="address % 16")
+    both = replace(family, rungs=(rung, other))
+    chosen = [both.best({"N": 1}, "float32", lambda arch: True, address).name for address in (0, 64, 4, 72)]
+    assert chosen == ["01", "01", "02", "02"]
+
+
 @pytest.mark.parametrize("family", load_families(), ids=lambda family: family.name)
 def test_what_is_chosen_is_a_macro_of_the_file(family: Family) -> None:
     for rung in family.rungs:

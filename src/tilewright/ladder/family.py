@@ -192,8 +192,8 @@ class Rung:
         min_arch: the least architecture, or None. generated_from: the rung that `tilewright pipeline` makes it of.
         defines, flags: for the compiler.
         limits: by size. needs: in words, and an expression in the sizes and the defines that must not be zero.
-        best_for: by size, where the rung is chosen when none is named. best_when: an expression in the sizes and
-            ``item_bytes`` that must not be zero there, too.
+        best_for: by size, where the rung is chosen when none is named. best_when: an expression in the sizes,
+            ``item_bytes`` and ``address`` (the arrays', or-ed) that must not be zero there, too.
         align_bytes: what the addresses of its arrays have to be multiples of.
         kept: arrays of its own that stay from launch to launch, zero at first, see `workspaces`.
         sized: further defines, expressions in the sizes and ``item_bytes``: how a card should have it at sizes.
@@ -250,9 +250,9 @@ class Rung:
             told = names[name] = float(_parsed(text).evaluate(names))
         return told
 
-    def is_meant_for(self, sizes: Mapping[str, int], dtype: str) -> bool:
+    def is_meant_for(self, sizes: Mapping[str, int], dtype: str, address: int = 0) -> bool:
         """Whether who names no rung should get this one, as far as its limits and the card allow."""
-        names = {**sizes, "item_bytes": DTYPES[dtype].item_bytes}
+        names = {**sizes, "item_bytes": DTYPES[dtype].item_bytes, "address": address}
         asked = not self.best_when or parse(self.best_when).evaluate_int(names) != 0
         return asked and all(limit.allows(sizes[name]) for name, limit in self.best_for.items())
 
@@ -365,7 +365,7 @@ def why_not(rung: Rung, sizes: Mapping[str, int], dtype: str, runs_on: Callable[
         return rung.misfit(sizes)
     if address % rung.align_bytes:
         return f"its arrays have to begin at multiples of {rung.align_bytes} bytes"
-    if not rung.is_meant_for(sizes, dtype):
+    if not rung.is_meant_for(sizes, dtype, address):
         return f"it is not meant for these sizes{f': best_when, {rung.best_when}, is 0' if rung.best_when else ''}"
     return ""
 
