@@ -92,6 +92,10 @@ BROKEN = [
     ("embedding", "05", "if (place >= N) return;", "", "tiny_31"),
     ("embedding", "05", "if (i * LANES * ACROSS < left) store_bits", "store_bits", "ragged"),
     ("embedding", "05", "C % WIDTH == 0 && ", "", "ragged"),
+    ("add_rmsnorm", "06", "return half - 1;", "return -1;", "tiny_31"),
+    ("add_rmsnorm", "06", "% 2 ? C - 1 : -1", "% 2 ? -1 : -1", "wide"),
+    ("add_layernorm", "06", "C - 2 * words : 0", "0 : 0", "tiny_31"),
+    ("add_layernorm", "06", "loose >= 0 ? end[0] - own_mean : 0.0f", "end[0] - own_mean", "tiny_31"),
     ("merge_attention", "04", "sums[j] *= scale;", "", "small"),
     ("merge_attention", "04", "if (row >= N) return;", "", "odd"),
 ]  # fmt: skip
