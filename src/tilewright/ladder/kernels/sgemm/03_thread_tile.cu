@@ -1,6 +1,8 @@
 // A thread makes 8 x 16 elements of C instead of one, in registers. For every step of K it reads 8 values of A and 16 of B
 // from shared memory, and makes 128 multiply-adds of them: 5.3 for each value that it reads, where it was one half. The
 // block's tile grows to 128 x 256 with it, so that fewer bytes of global memory are read as well.
+#include "dependent.cuh"
+
 constexpr int BM = 128;
 constexpr int BN = 256;
 constexpr int BK = 16;
@@ -11,6 +13,7 @@ constexpr int THREADS = (BM / TM) * (BN / TN);
 extern "C" __global__ void __launch_bounds__(THREADS)
 sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int M, int N, int K, int ld_a,
       int ld_b) {
+    wait_for_previous_grid();
     __shared__ float a_tile[BM][BK];
     __shared__ float b_tile[BK][BN];
     const int tid = threadIdx.x;

@@ -9,9 +9,15 @@
 #define TW_WARPS 8
 #define TW_LOADS 4
 #endif
+#ifndef TW_ROOM
+#define TW_ROOM 0
+#endif
 
 constexpr int WARPS = TW_WARPS;
 constexpr int LOADS = TW_LOADS;
+// Threads that an SM should have registers for: with 1024, the compiler keeps as many packs as are asked for at once; left
+// alone (0), it makes room for more threads, and asks for some of them later.
+constexpr int BLOCKS = TW_ROOM / (WARPS * 32);
 constexpr int STEP = 32 * TW_PACK;  // elements that a warp reads with one access
 
 __device__ __forceinline__ float dot(const Pack& a, const Pack& x, float sum) {
@@ -20,7 +26,7 @@ __device__ __forceinline__ float dot(const Pack& a, const Pack& x, float sum) {
     return sum;
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS * 32)
+extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
 sgemv(const float* __restrict__ a, const float* __restrict__ x, float* __restrict__ y, int M, int N, int ld_a) {
     wait_for_previous_grid();
     const int lane = threadIdx.x % 32;

@@ -7,9 +7,13 @@
 #ifndef TW_SPLITS
 #define TW_SPLITS 32
 #endif
+#ifndef TW_ROOM
+#define TW_ROOM 0
+#endif
 
 constexpr int THREADS = 256;
 constexpr int SPLITS = TW_SPLITS;  // stretches a row: the fewer rows, the more, as long as each is work for a block
+constexpr int BLOCKS = TW_ROOM / THREADS;  // that an SM should have registers for, as in 03_vector
 constexpr int LOADS = 4;
 constexpr int STEP = THREADS * TW_PACK;  // elements that a block reads with one access
 
@@ -19,7 +23,7 @@ __device__ __forceinline__ float dot(const Pack& a, const Pack& x, float sum) {
     return sum;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 sgemv(const float* __restrict__ a, const float* __restrict__ x, float* __restrict__ partial, int M, int N, int ld_a) {
     wait_for_previous_grid();
     __shared__ float sums[THREADS / 32];

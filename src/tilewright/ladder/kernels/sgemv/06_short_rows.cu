@@ -11,11 +11,15 @@
 #define TW_ROWS 4
 #define TW_WARPS 4
 #endif
+#ifndef TW_ROOM
+#define TW_ROOM 1024
+#endif
 
 constexpr int LANES = TW_LANES;  // that share a row: 1, 2, 4, 8, 16, 32
 constexpr int PACKS = TW_PACKS;  // of a row, that a lane reads: rows are no longer than LANES * PACKS * TW_PACK
 constexpr int ROWS = TW_ROWS;    // that a lane has in flight
 constexpr int WARPS = TW_WARPS;
+constexpr int BLOCKS = TW_ROOM / (WARPS * 32);  // that an SM should have registers for, as in 03_vector
 constexpr int GROUPS = 32 / LANES;             // rows that a warp reads at once
 constexpr int BLOCK_ROWS = WARPS * GROUPS * ROWS;
 static_assert(ROWS <= LANES, "a lane writes one row");
@@ -70,7 +74,7 @@ __device__ __forceinline__ float own_sum(const float* a, const float* x, int fir
     return own;
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS * 32)
+extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
 sgemv(const float* __restrict__ a, const float* __restrict__ x, float* __restrict__ y, int M, int N, int ld_a) {
     wait_for_previous_grid();
     const int lane = threadIdx.x % LANES;
