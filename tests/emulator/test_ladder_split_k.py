@@ -7,10 +7,10 @@ from functools import cache
 
 import pytest
 
-from tilewright.ladder.compiling import CompiledRung, compile_rung, constants_of
+from tilewright.ladder.compiling import CompiledRung, compile_rung
 from tilewright.ladder.family import load_family
 from tilewright.ladder.running import emulator_for, operation, run_emulated
-from tilewright.ladder.specs import bound_launches, rung_spec
+from tilewright.ladder.specs import rung_spec
 from tilewright.mutate.ptx_mutants import synchronisation_mutants
 from tilewright.settings import Settings
 
@@ -119,14 +119,3 @@ def test_a_rung_above_it_is_right_with_the_tiles_of_a_card(
     runs = [run_emulated(compiled, operation(FAMILY, "float32", of), attempt=attempt) for attempt in (0, 1)]
     assert all(run.passed for run in runs), [run.message for run in runs]
     assert len({run.outputs["c"].tobytes() for run in runs}) == 1, "the order of blocks makes no difference"
-
-
-def test_few_blocks_of_a_cluster_find_room_on_an_sm() -> None:
-    """228 KiB of shared memory an SM, of which each block takes one beside its own."""
-    for resident in (1, 2, 4):
-        defines = {"TW_BM": 64, "TW_BN": 64, "TW_TN": 8, "TW_BK": 16, "TW_STAGES": 2, "TW_PARTS": 4}
-        rung = replace(FAMILY.rung("17"), defines={**defines, "TW_RESIDENT": resident})
-        spec = rung_spec(FAMILY, rung, "float32")
-        (launch,) = bound_launches(spec, sizes(128, 4096, 4096), constants_of(spec) | {"TW_T_BYTES": 4})
-        a_block = launch.shared_bytes + 1024 + 64  # and its mbarrier
-        assert resident * a_block <= 228 * 1024 < (resident + 1) * a_block

@@ -72,7 +72,7 @@ def test_the_choice_is_the_best_that_was_measured_or_leaves_one_that_lost(shape:
 
 
 def test_the_model_knows_what_was_measured() -> None:
-    """Within a seventh from 256 cubed on: enough to tell rounds of tiles apart, which it is for."""
+    """Within 15 %: enough to tell rounds of tiles apart, which it is for."""
     for shape, (_, ours) in MEASURED.items():
         for (bm, bn, _, parts), measured in ours.items():
             choice = {"TW_BM": bm, "TW_BN": bn, "TW_PARTS": parts}
@@ -80,7 +80,7 @@ def test_the_model_knows_what_was_measured() -> None:
             known = bm == bn == 128 and (parts == 1 or -(-shape[0] // 128) * -(-shape[1] // 128) <= 132)
             told /= 1 if known or parts == 8 else 1.12
             masked = shape == (1000, 1000, 1000)  # what the model does not explain: 60 us where it says 50
-            assert masked or abs(told / measured - 1) < 0.17, (shape, bm, bn, parts, told)
+            assert masked or abs(told / measured - 1) < 0.15, (shape, bm, bn, parts, told)
 
 
 def test_what_the_model_is_for() -> None:

@@ -16,9 +16,6 @@
 #define TW_STAGES 3
 #define TW_PARTS 2
 #endif
-#ifndef TW_RESIDENT
-#define TW_RESIDENT 0
-#endif
 
 constexpr int BM = TW_BM;
 constexpr int BN = TW_BN;
@@ -38,9 +35,6 @@ constexpr int A_ROWS = THREADS / 16;         // that a pass copies, 16 elements 
 constexpr int B_ROWS = THREADS / (BN / 4);
 constexpr int A_STAGE = BK * (BM + 4);  // turned
 constexpr int B_STAGE = BK * BN;
-// Blocks of clusters of four and more are not spread evenly over the SMs; where no more than so many find room on one, they
-// are: the launch asks for shared memory that nobody uses. 0: as many as fit.
-constexpr int RESIDENT = TW_RESIDENT;
 static_assert(TM % PARTS == 0, "every block adds up as many rows as the others");
 static_assert(STAGES == 2 || STAGES == 3, "the copies are one tile ahead");
 static_assert(BK == 16, "a pass copies whole rows of A, and no thread more than one piece of each");
