@@ -131,6 +131,7 @@ def test_tiles_of_a_card_are_right_and_spill_nothing(layout: str, c: int) -> Non
 
 
 ONE = sizes("TT", (2, 150, 136, 136), 1, 1, 0)
+TWO_BOXES = sizes("TN", (1, 150, 136, 136), 1, 1, 0)
 TWO = sizes("NT", (2, 70, 101, 136), 1, 1, 0)
 # (rung, where it is run, what stands there, what stands there in the twin)
 TWINS = [
@@ -148,7 +149,7 @@ if ALL:
     TWINS += [
         ("21_split_k", TWO, "four, alpha, beta, added", "four, 1.0f, beta, added"),
         ("20_persistent", ONE, "TW_A_ALONG_M ? k * 128 : k * 2", "k * 2"),
-        ("20_persistent", ONE, "terms = next_terms", "terms = terms"),
+        ("20_persistent", TWO_BOXES, "terms = next_terms", "terms = terms"),
         ("21_split_k", TWO, "added.at(row + 8, ", "added.at(row, "),
         ("02_cp_async", ONE, "lane / 8 % 2", "lane / 16"),
         ("02_cp_async", TWO, "STAGES - 2>();", "STAGES - 1>();"),
