@@ -98,7 +98,7 @@ def test_defines_by_size() -> None:
         "STREAMS": 1,
     }
     assert registers.at({"C": 8192}, "bfloat16").defines["PACKS"] == 8
-    assert registers.at({"C": 8192}, "bfloat16").limits["C"] == Limit(at_most=8192)  # it has no more registers
+    assert registers.at({"C": 8192}, "bfloat16").limits["C"] == Limit(at_most=65536)
     assert registers.limits["C"].at_most == 2048  # what the file's own defines take stays
     assert cluster.at({"C": 131072}, "float32").defines == {"CLUSTER": 8, "WORKERS": 512, "PACKS": 8}
     assert family.rung("online").at({"C": 5}, "float32") is family.rung("online")

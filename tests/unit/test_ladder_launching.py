@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -114,3 +115,12 @@ def test_the_current_card_stays_the_callers(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_family_is_no_path(name: str) -> None:
     with pytest.raises(TilewrightError, match="there is no family"):
         load_family(name)
+
+
+def test_what_is_loaded_once_takes_what_any_call_with_its_defines_does() -> None:
+    """Calls share a rung by its defines: what limits it must not follow from the sizes of the first call."""
+    for family in load_families():
+        for rung in family.rungs:
+            for text in map(str, rung.sized_limits.values()):
+                names = set(re.findall(r"[A-Za-z_]\w*", text))
+                assert names <= {"item_bytes"}, (family.name, rung.name, text)
