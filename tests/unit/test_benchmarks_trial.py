@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-
 from tests.unit.test_benchmarks_ladder import INFO
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
