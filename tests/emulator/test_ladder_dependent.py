@@ -13,10 +13,11 @@ from tilewright.settings import Settings
 
 CALL = "wait_for_previous_grid();"
 WAITING = [(f, r) for f in load_families() for r in f.rungs if CALL in r.file.read_text("utf-8")]
-# What reads or writes global memory, or has somebody do it.
+# What reads or writes global memory, or has somebody do it. Not what only asks for lines in L2 (UBLKPF, UTMAPF): all
+# that the grid before writes goes through it.
 MEMORY = frozenset(
     {"LDG", "STG", "LD", "ST", "ATOM", "ATOMG", "RED", "REDG", "LDGSTS", "UTMALDG", "UTMASTG", "UTMAREDG", "UBLKCP",
-     "UBLKRED", "UBLKPF"}
+     "UBLKRED"}
 )  # fmt: skip
 
 

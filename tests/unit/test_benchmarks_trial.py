@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.unit.test_benchmarks_ladder import INFO
+from test_benchmarks_ladder import INFO
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 trial = pytest.importorskip("ladder_trial")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import zip_longest
@@ -14,17 +15,20 @@ from tilewright.verification.mutation import ProgramMutant, ptx_programs
 from tilewright.workflow.opening import Compiler
 
 
-def mutate_variant(source_text: str, compiler: Compiler, threads: int = 2) -> tuple[ProgramMutant, ...]:
+def mutate_variant(
+    source_text: str, compiler: Compiler, threads: int = 2, only: Container[str] | None = None
+) -> tuple[ProgramMutant, ...]:
     """The broken twins of a source that the rewriter wrote, compiled as it is.
 
     Args:
         threads: builds at a time; they are cached as all builds are.
+        only: names of those that are wanted; None for all.
 
     Raises:
         TilewrightError: ``mutate/not_generated`` for a source that the rewriter did not write, or that was edited;
             ``mutate/does_not_compile``.
     """
-    mutants = source_mutants(source_text)
+    mutants = [m for m in source_mutants(source_text) if only is None or m.name in only]
     with ThreadPoolExecutor(threads) as pool:
         built = list(pool.map(lambda m: compiler.build(m.text), mutants))
     return tuple(_program(source_text, m, artifact) for m, artifact in zip(mutants, built, strict=True))
