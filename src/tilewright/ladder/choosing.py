@@ -1,14 +1,29 @@
-"""Which of several rungs that a size could be given to is the fastest there, as far as their costs tell."""
+"""Which rungs a size could be given to, and which of those is the fastest there, as far as their costs tell."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tilewright.ladder.family import Rung
 
 TIME = "us"  # a cost whose last line is named so is a time, and that of one rung may be held against another's
+
+
+def why_not(rung: Rung, sizes: Mapping[str, int], dtype: str, runs_on: Callable[[str], bool], address: int = 0) -> str:
+    """Why who names no rung does not get this one; "" where it may be. As `Family.best`; it is ``at`` the sizes."""
+    if dtype not in rung.dtypes:
+        return f"it takes {', '.join(rung.dtypes)}"
+    if rung.min_arch is not None and not runs_on(rung.min_arch):
+        return f"it needs {rung.min_arch}"
+    if rung.misfit(sizes):
+        return rung.misfit(sizes)
+    if address % rung.align_bytes:
+        return f"its arrays have to begin at multiples of {rung.align_bytes} bytes"
+    if not rung.is_meant_for(sizes, dtype, address):
+        return f"it is not meant for these sizes{f': best_when, {rung.best_when}, is 0' if rung.best_when else ''}"
+    return ""
 
 
 def time_of(rung: Rung, sizes: Mapping[str, int], dtype: str) -> float | None:

@@ -78,7 +78,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder.choosing import fastest
+from tilewright.ladder.choosing import fastest, why_not
 from tilewright.launch.dtypes import DTYPES
 from tilewright.launch.expressions import Expression, parse
 from tilewright.launch.toml_lines import read_lines
@@ -200,6 +200,7 @@ class Rung:
         sized_limits: the most that it then takes of a size.
         choices: sets of such defines. cost: expressions in those too, and in the ones before; the last is minimised.
         claims: what it has to show. line: in ``ladder.toml``.
+        unfit: why it cannot be had at the sizes that it was asked for: one of its expressions has no value there.
     """
 
     name: str
@@ -224,15 +225,26 @@ class Rung:
     cost: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     line: int | None = None
+    unfit: str = ""
 
     def at(self, sizes: Mapping[str, int], dtype: str) -> Rung:
         """The rung as a card should have it at sizes: with the defines that ``sized`` makes of them.
 
+        It is ``unfit`` where one of them has no value, as where a size is zero and something is divided by it.
+
         Raises:
-            TilewrightError: ``launch/…`` for an expression that has no whole value.
+            TilewrightError: ``launch/…`` for an expression that has no whole value anywhere.
         """
         if not self.sized and not self.choices:
             return self
+        try:
+            return self._at(sizes, dtype)
+        except TilewrightError as error:
+            if error.code != "launch/bad_value":
+                raise
+            return replace(self, unfit=f"{self.name} cannot be had at these sizes: {error.message}")
+
+    def _at(self, sizes: Mapping[str, int], dtype: str) -> Rung:
         names = {**sizes, "item_bytes": DTYPES[dtype].item_bytes}
         costs = [self.cost_of(choice, sizes, dtype) for choice in self.choices]
         made: dict[str, int] = dict(self.choices[costs.index(min(costs))]) if costs else {}  # the first of equals
@@ -258,6 +270,8 @@ class Rung:
 
     def misfit(self, sizes: Mapping[str, int]) -> str:
         """Which limit a set of sizes breaks; "" for none."""
+        if self.unfit:
+            return self.unfit
         for name, limit in self.limits.items():
             if not limit.allows(sizes[name]):
                 return f"{name} = {sizes[name]}; {self.name} takes {limit.text}"
@@ -353,21 +367,6 @@ class Family:
 def _parsed(text: str) -> Expression:
     """A line of a ``cost``, which is evaluated once for each choice."""
     return parse(text)
-
-
-def why_not(rung: Rung, sizes: Mapping[str, int], dtype: str, runs_on: Callable[[str], bool], address: int = 0) -> str:
-    """Why who names no rung does not get this one; "" where it may be. As `Family.best`; it is ``at`` the sizes."""
-    if dtype not in rung.dtypes:
-        return f"it takes {', '.join(rung.dtypes)}"
-    if rung.min_arch is not None and not runs_on(rung.min_arch):
-        return f"it needs {rung.min_arch}"
-    if rung.misfit(sizes):
-        return rung.misfit(sizes)
-    if address % rung.align_bytes:
-        return f"its arrays have to begin at multiples of {rung.align_bytes} bytes"
-    if not rung.is_meant_for(sizes, dtype, address):
-        return f"it is not meant for these sizes{f': best_when, {rung.best_when}, is 0' if rung.best_when else ''}"
-    return ""
 
 
 def load_families(folder: Path = KERNELS) -> tuple[Family, ...]:

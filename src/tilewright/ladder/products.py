@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder.choosing import fastest
+from tilewright.ladder.choosing import fastest, why_not
 from tilewright.ladder.compiling import constants_of
-from tilewright.ladder.family import Family, Rung, load_family, why_not
+from tilewright.ladder.family import Family, Rung, load_family
 from tilewright.ladder.references.matmul import ACTIVATIONS
 from tilewright.ladder.specs import bound_launches, figure, rung_spec
 

@@ -1,0 +1,73 @@
+"""The rung that is chosen can be launched: nothing is divided by a size of zero, no grid or tile is too large."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tilewright.arch.arch import load_arch
+from tilewright.ladder.compiling import constants_of
+from tilewright.ladder.family import Rung, load_family
+from tilewright.ladder.launching import runs_code
+from tilewright.ladder.specs import bound_launches, rung_spec
+from tilewright.launch.bind import BoundLaunch
+
+MOST_SHARED_BYTES = load_arch("sm_90").smem_optin_max_bytes
+
+
+def chosen(name: str, dtype: str, sizes: Mapping[str, int]) -> Rung:
+    return load_family(name).best(sizes, dtype, lambda least: runs_code(least, "sm_90"))
+
+
+def launched(name: str, dtype: str, sizes: Mapping[str, int]) -> list[BoundLaunch]:
+    spec = rung_spec(load_family(name), chosen(name, dtype, sizes), dtype)
+    return bound_launches(spec, sizes, constants_of(spec))
+
+
+@pytest.mark.parametrize("empty", ["M", "N"])
+@pytest.mark.parametrize("name", ["hgemm", "igemm", "sgemm", "sgemv", "w8a8"])
+def test_a_product_without_elements_is_none_that_divides_by_zero(name: str, empty: str) -> None:
+    family = load_family(name)
+    sizes = {size: 1 if size.startswith("step") else 24 for size in family.sizes["default"]} | {empty: 0}
+    assert not chosen(name, family.dtypes[0], sizes).unfit
+
+
+def test_what_cannot_be_had_at_sizes_says_so() -> None:
+    rung = load_family("sgemv").rung("06").at({"M": 5, "N": 0, "ld_a": 1}, "float32")
+    assert "06_short_rows cannot be had at these sizes" in rung.misfit({"M": 5, "N": 0, "ld_a": 1})
+    assert "division by zero" in rung.unfit
+
+
+def test_sums_of_no_terms_are_zeros_all_the_same() -> None:
+    (one,) = launched("sgemv", "float32", {"M": 631, "N": 0, "ld_a": 1})
+    assert one.grid[0] * one.block[0] >= 631
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("columns", [131072, 196608, 196609, 262144])
+@pytest.mark.parametrize("name", ["softmax", "rmsnorm", "layernorm"])
+def test_long_rows_find_room_in_shared_memory(name: str, columns: int, dtype: str) -> None:
+    launches = launched(name, dtype, {"R": 4096, "C": columns, "ld_x": columns})
+    assert max(one.shared_bytes for one in launches) <= MOST_SHARED_BYTES
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("rows", [4194240, 4194244, 8000000, 1 << 30])
+def test_transposes_of_many_short_rows_fit_a_grid(rows: int, dtype: str) -> None:
+    (one,) = launched("transpose", dtype, {"M": rows, "N": 8, "ld_x": 8})
+    assert one.grid[0] * one.grid[1] >= rows // 128
+
+
+@pytest.mark.parametrize("name", ["hgemm", "igemm", "sgemm", "w8a8"])
+def test_products_of_no_terms_need_no_tensor_map(name: str) -> None:
+    family = load_family(name)
+    sizes = {size: 1 if size.startswith("step") else 64 for size in family.sizes["default"]} | {"K": 0}
+    assert launched(name, family.dtypes[0], sizes)
+
+
+@pytest.mark.parametrize("name", ["hgemm", "igemm", "w8a8"])
+def test_one_row_for_all_needs_no_tensor_map(name: str) -> None:
+    family = load_family(name)
+    sizes = {size: 1 if size.startswith("step") else 64 for size in family.sizes["default"]} | {"ld_b": 0}
+    assert launched(name, family.dtypes[0], sizes)
