@@ -13,6 +13,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 STEP = {"igemm_wmma": 32, "hgemm_mma": 32, "sgemm_float4": 8, "hgemm_wmma": 32}
 # Rings of every depth for the example that is quickest to emulate, one of three stages for the others.
 STAGES = {name: (2, 3, 4) if name == "igemm_wmma" else (3,) for name in STEP}
+# The slowest one by far does without what the others have shown.
+VARIANTS = {
+    name: ("ldg", "cp_async") if name == "sgemm_float4" else ("ldg", "ldg_single", "cp_async", "widen") for name in STEP
+}
 
 
 @pytest.mark.parametrize("name", STEP)
@@ -20,7 +24,7 @@ def test_every_variant_has_the_bits_of_its_baseline_and_no_hazard(name: str, tmp
     outcome = pipeline(
         EXAMPLES / f"{name}.cu",
         arch="sm_86",
-        variants=("ldg", "ldg_single", "cp_async", "widen"),
+        variants=VARIANTS[name],
         stages=STAGES[name],
         settings=Settings(cache_dir=tmp_path),
         out=tmp_path / "out",
@@ -32,9 +36,10 @@ def test_every_variant_has_the_bits_of_its_baseline_and_no_hazard(name: str, tmp
     assert receipt.baseline.verify.executor == "emulator"
     assert not receipt.baseline.hazards
     made = {v.label: v for v in receipt.variants if v.status != "refused"}
-    labels = {"ldg", "ldg_single", *(f"cp_async{n}" for n in STAGES[name])} | (
-        {"widen"} if name.endswith("_wmma") else set()
-    )
+    asked = {
+        label for label in VARIANTS[name] if label.startswith("ldg") or label == "widen" and name.endswith("_wmma")
+    }
+    labels = asked | {f"cp_async{n}" for n in STAGES[name]}
     assert set(made) == labels
     for label, variant in made.items():
         assert variant.status == "accepted", (label, variant.verify.reason)
