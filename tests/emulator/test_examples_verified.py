@@ -37,7 +37,7 @@ def test_every_variant_has_the_bits_of_its_baseline_and_no_hazard(name: str, tmp
     assert not receipt.baseline.hazards
     made = {v.label: v for v in receipt.variants if v.status != "refused"}
     asked = {
-        label for label in VARIANTS[name] if label.startswith("ldg") or label == "widen" and name.endswith("_wmma")
+        label for label in VARIANTS[name] if label.startswith("ldg") or (label == "widen" and name.endswith("_wmma"))
     }
     labels = asked | {f"cp_async{n}" for n in STAGES[name]}
     assert set(made) == labels
