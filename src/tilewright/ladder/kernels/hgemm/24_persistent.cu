@@ -3,6 +3,7 @@
 // leaves through shared memory: a warp writes 16 x 16 elements in one instruction (stmatrix), swizzled as the copy engine
 // wants them, and that stores rows of 128 bytes while the tensor cores are at the next tile.
 #include "cluster.cuh"
+#include "dependent.cuh"
 #include "stages.cuh"
 #include "walk.cuh"
 #include "wgmma.cuh"
@@ -56,6 +57,8 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
     }
     cluster_arrive();  // the other block's mbarriers are there, too
     cluster_wait();
+    wait_for_previous_grid();
+    let_next_grid_come();
 
     if (warpgroup == 0) {
         fewer_registers<40>();

@@ -71,8 +71,8 @@ igemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, int* __restrict__ 
     }
     __syncthreads();
     if (PARTS > 1) cluster_arrive();  // its mbarriers are there
-    let_next_grid_come();
     wait_for_previous_grid();
+    let_next_grid_come();
 
     if (warpgroup == CONSUMERS) {
         if (threadIdx.x == CONSUMERS * 128) {

@@ -73,8 +73,8 @@ w8a8(const signed char* __restrict__ a, const signed char* __restrict__ b, const
     }
     __syncthreads();
     if (PARTS > 1) cluster_arrive();  // its mbarriers are there
-    let_next_grid_come();
     wait_for_previous_grid();
+    let_next_grid_come();
 
     if (warpgroup == CONSUMERS) {
         if (threadIdx.x == CONSUMERS * 128) {
