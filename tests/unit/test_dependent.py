@@ -57,6 +57,10 @@ TAIL = "\n\tgriddepcontrol.wait;\n\t// end inline asm\n\tst.global.u32 [%rd2], %
         ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2];", False),
         ("call.uni (r), g, (x);", False),
         ("bar.sync 0;", True),
+        ("fence.proxy.async.shared::cta;", True),
+        ("fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;", False),
+        ('.pragma "/*"; ld.global.u32 %r1, [%rd1]; .pragma "*/";', False),
+        ('.pragma "nounroll // ; ";', True),
         ("ret;", False),
         ("{", False),
     ],
@@ -70,3 +74,10 @@ def test_a_kernel_without_a_wait_and_another_ones_wait() -> None:
     assert not waits_first(HEAD + TAIL, "other")
     assert not waits_first(HEAD + TAIL, "g")
     assert not waits_first(HEAD + "ret;\n}\n.visible .entry g()\n{" + TAIL, "f")
+
+
+def test_a_comment_is_no_kernel() -> None:
+    text = HEAD.replace(".visible .entry other", "// .entry f(\n.visible .entry other")
+    assert waits_first(text + TAIL, "f")
+    other = text.replace("{ ld.global.u32 %r1, [%rd1]; ret; }", "{" + TAIL)
+    assert not waits_first(other + "ld.global.u32 %r1, [%rd1];" + TAIL, "f")

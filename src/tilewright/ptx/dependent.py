@@ -11,7 +11,11 @@ import re
 
 WAIT = "griddepcontrol.wait"
 _BODY = r"\.entry\s+{kernel}\s*\("
-_NO_STATEMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*\.loc\s[^\n;]*$", re.DOTALL | re.MULTILINE)
+_NO_STATEMENTS = re.compile(
+    r'"[^"\n]*"'  # first: what looks like a comment in it is none
+    r"|//[^\n]*|/\*.*?\*/|^\s*\.loc\s[^\n;]*$",
+    re.DOTALL | re.MULTILINE,
+)
 _DECLARATIONS = frozenset({".reg", ".shared", ".local", ".pragma"})
 # What reads parameters and special registers, computes, makes ready what is the block's own, as mbarriers in shared
 # memory, or asks L2 to fetch what is there, of which nobody can tell: anything that is not here may touch global
@@ -25,6 +29,7 @@ _HARMLESS_FORMS = (
     *("ld.param", "griddepcontrol.launch_dependents", "prefetch.tensormap"),
     "cp.async.bulk.prefetch",
 )
+_NOT_THOSE = "fence.proxy.tensormap"  # it makes seen what another grid may not have written yet
 _MBARRIER = re.compile(r"mbarrier\.(init|arrive|arrive\.expect_tx)(\.[a-z]+)*\.shared::cta\.b64$")
 _LABELS = re.compile(r"(\$?\w+):\s")
 _BRANCH = re.compile(r"(?:@!?%\w+\s+)?bra(?:\.uni)?\s+(\$?\w+)$")
@@ -41,10 +46,11 @@ def waits_first(ptx: str, kernel: str) -> bool:
     """
     if WAIT not in ptx:
         return False
-    entry = re.search(_BODY.format(kernel=re.escape(kernel)), ptx)
+    bare = _NO_STATEMENTS.sub("", ptx)
+    entry = re.search(_BODY.format(kernel=re.escape(kernel)), bare)
     if entry is None:
         return False
-    _, _, body = _NO_STATEMENTS.sub("", ptx[entry.end() :]).partition("{")
+    _, _, body = bare[entry.end() :].partition("{")
     labels: set[str] = set()
     targets: set[str] = set()
     for text in body.split(";"):
@@ -61,5 +67,7 @@ def waits_first(ptx: str, kernel: str) -> bool:
 
 
 def _is_harmless(opcode: str) -> bool:
+    if opcode.startswith(_NOT_THOSE):
+        return False
     known = opcode in _DECLARATIONS or opcode.split(".")[0] in _HARMLESS or opcode.startswith(_HARMLESS_FORMS)
     return known or _MBARRIER.match(opcode) is not None
