@@ -179,7 +179,7 @@ def time_all(family: Family, dtype: str, size: str, seconds: float) -> None:
             compiled = compile_rung(rung_spec(family, one, dtype), Settings.from_environment(), arch_of(rung, info))
             runs = [
                 run_on_gpu(compiled, operation(family, dtype, family.sizes[small]), executor)
-                for small in family.emulated_sets(one)
+                for small in family.emulated_sets(one, sizes)
             ]
             wrong = [run.message for run in runs if not run.passed]
             if wrong:

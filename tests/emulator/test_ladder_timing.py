@@ -157,3 +157,20 @@ def test_what_has_to_be_zero_is_cleared_as_a_part_of_the_rung(card: dict[str, An
     report = timed(replace(family, rungs=(clearing,)))
     assert report.rungs[0].verdict == "passed"
     assert card["fills"].count((0, 64 * 96 * 4)) == 11
+
+
+def test_a_rung_built_for_one_length_meets_no_longer_rows(card: dict[str, Any]) -> None:
+    """They would stop the card, which then refuses everything else. What does not take a set at all is left out."""
+    whole = load_family("layernorm")
+    sets = {
+        "default": {"R": 4, "C": 1024, "ld_x": 1024},
+        "longer": {"R": 2, "C": 1531, "ld_x": 1531},
+        "ragged": {"R": 3, "C": 515, "ld_x": 520},
+    }
+    rungs = (whole.rungs[0], whole.rung("03"), whole.rung("07"))
+    report = timed(replace(whole, rungs=rungs, sizes=sets))
+    assert [(r.verdict, r.message) for r in report.rungs] == [("passed", "")] * 3
+    longest = {"default": {"R": 1, "C": 4096, "ld_x": 4096}, "short": {"R": 2, "C": 200, "ld_x": 200}}
+    report = timed(replace(whole, rungs=(whole.rung("06"),), sizes=longest))
+    assert [r.verdict for r in report.rungs] == ["not_run"]
+    assert report.rungs[0].message == "C = 4096; 06_lanes takes at most 1024"

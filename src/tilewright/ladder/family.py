@@ -354,12 +354,14 @@ class Family:
         index = self.rungs.index(rung)
         return self.rungs[index - 1] if index else None
 
-    def emulated_sets(self, rung: Rung | None = None) -> tuple[str, ...]:
-        """Names of the sets that are small enough for the emulator, and that a rung takes."""
+    def emulated_sets(self, rung: Rung | None = None, within: Mapping[str, int] | None = None) -> tuple[str, ...]:
+        """Names of the sets that are small enough for the emulator, that a rung takes, and where no size is more than
+        those for which it has its defines (``within``): what is built for rows of one length stops at longer ones."""
         return tuple(
             name
             for name, sizes in self.sizes.items()
             if not name.startswith(CARD_SETS) and (rung is None or not rung.misfit(sizes))
+            if within is None or all(value <= within[each] for each, value in sizes.items())
         )
 
 

@@ -228,7 +228,10 @@ def bench(
             here, wrong = dict(passed), dict(failed)
             for rung in (r for r in rungs if r.sized and r.name in passed):  # it has its own defines at each size
                 sized = rung.at(family.sizes[size], dtype)
-                compiled, why = _judged(family, sized, dtype, small, executor, settings, turns)
+                if sized.misfit(family.sizes[size]):  # `_timed` says why, and such defines need not even compile
+                    here[rung.name] = replace(passed[rung.name], spec=replace(passed[rung.name].spec, rung=sized))
+                    continue
+                compiled, why = _judged(family, sized, dtype, small, executor, settings, turns, family.sizes[size])
                 if compiled is not None and not why:
                     here[rung.name] = compiled
                 else:
@@ -268,13 +271,15 @@ def _judged(
     executor: GpuExecutor,
     settings: Settings,
     turns: Turns,
+    within: Mapping[str, int] | None = None,
 ) -> tuple[CompiledRung | None, str]:
-    """A rung built for the card, and what is wrong with it there: "" where it passed at every small set."""
+    """A rung built for the card, and what is wrong with it there: "" where it passed at every small set (``within`` the
+    sizes that it is built for)."""
     try:
         compiled = compile_rung(rung_spec(family, rung, dtype), settings, arch_of(rung, executor.info))
     except TilewrightError as error:
         return None, error.message
-    for size in family.emulated_sets(rung):
+    for size in family.emulated_sets(rung, within):
         with turns.shared():
             done = run_on_gpu(compiled, small[size], executor)
         if not done.passed:
