@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from tilewright.arch.arch import load_arch
+from tilewright.errors import TilewrightError
 from tilewright.ladder.compiling import constants_of
 from tilewright.ladder.family import Rung, load_family
 from tilewright.ladder.launching import runs_code
@@ -71,3 +72,12 @@ def test_one_row_for_all_needs_no_tensor_map(name: str) -> None:
     family = load_family(name)
     sizes = {size: 1 if size.startswith("step") else 64 for size in family.sizes["default"]} | {"ld_b": 0}
     assert launched(name, family.dtypes[0], sizes)
+
+
+@pytest.mark.parametrize("name", ["rope_half", "rope_interleaved"])
+def test_a_token_whose_elements_no_int_counts_is_refused(name: str) -> None:
+    """Its heads are found in 32 bits."""
+    sizes = {"tokens": 1, "H": 32768, "D": 65536, "ld_x": 32768 * 65536}
+    with pytest.raises(TilewrightError, match=r"03_heads needs tokens of less than 2\*\*31 elements"):
+        chosen(name, "float16", sizes)
+    assert chosen(name, "float16", sizes | {"D": 65534})
