@@ -197,7 +197,7 @@ class Rung:
         align_bytes: what the addresses of its arrays have to be multiples of.
         kept: arrays of its own that stay from launch to launch, zero at first, see `workspaces`.
         sized: further defines, expressions in the sizes and ``item_bytes``: how a card should have it at sizes.
-        sized_limits: the most that it then takes of a size.
+        sized_limits: the most that it then takes of a size: an expression that may have those defines, too.
         choices: sets of such defines. cost: expressions in those too, and in the ones before; the last is minimised.
         claims: what it has to show. line: in ``ladder.toml``.
         unfit: why it cannot be had at the sizes that it was asked for: one of its expressions has no value there.
@@ -250,7 +250,7 @@ class Rung:
         made: dict[str, int] = dict(self.choices[costs.index(min(costs))]) if costs else {}  # the first of equals
         for name, text in self.sized.items():
             made[name] = int(parse(text).evaluate_int({**names, **made}))  # a comparison is a bool
-        most = {name: parse(text).evaluate_int(names) for name, text in self.sized_limits.items()}
+        most = {name: parse(text).evaluate_int({**names, **made}) for name, text in self.sized_limits.items()}
         limits = {name: Limit(value, self.limits.get(name, Limit()).multiple_of) for name, value in most.items()}
         return replace(self, defines={**self.defines, **made}, limits={**self.limits, **limits})
 
