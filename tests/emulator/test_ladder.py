@@ -6,6 +6,7 @@ the families to look at.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from dataclasses import replace
@@ -83,6 +84,18 @@ def test_a_rung_shows_what_it_claims(evidence: Evidence, family: Family, rung: R
     assert [r.text for r in results if not r.holds] == []
 
 
+# NVRTC 13.5 makes, from call to call, one of two texts of sgemm/20_little, a thousandth of the instructions apart.
+UNSTEADY = frozenset({"sgemm"})
+
+
+def is_near(one: str, other: str) -> bool:
+    """The same words, and figures within a hundredth."""
+    number = r"\d[\d,]*(?:\.\d+)?"
+    figures = [[float(each.replace(",", "")) for each in re.findall(number, text)] for text in (one, other)]
+    same = re.sub(number, "", one) == re.sub(number, "", other)
+    return same and all(math.isclose(a, b, rel_tol=0.01) for a, b in zip(*figures, strict=True))
+
+
 def without_figures(text: str) -> str:
     """A page as another compiler would leave it: the same words."""
     return re.sub(r"[\d.,]+|sm_\w+", "", text)
@@ -99,8 +112,10 @@ def test_its_page_is_what_the_generator_makes(evidence: Evidence, family: Family
     made_with = re.compile(r"ladder_pages\.py with (.*?): not")
     told = "run: python benchmarks/ladder_pages.py"
     if made_with.findall(new.text) == made_with.findall(old):
-        assert new.text == old, told
-        assert new.picture == (home / f"{family.name}.svg").read_text("utf-8"), told
+        unsteady = family.name in UNSTEADY
+        assert new.text == old or (unsteady and is_near(new.text, old)), told
+        picture = (home / f"{family.name}.svg").read_text("utf-8")
+        assert new.picture == picture or (unsteady and is_near(new.picture, picture)), told
         if new.ratios:
             assert new.ratios == (home / f"{family.name}-peers.svg").read_text("utf-8"), told
     else:
@@ -204,3 +219,9 @@ def test_a_size_beyond_a_limit_is_refused_with_the_limit() -> None:
     sizes = {"M": 8, "N": 72, "ld_x": 72}
     with pytest.raises(TilewrightError, match="N = 72; 01_naive takes at most 64 and a multiple of 8"):
         run_emulated(compiled, operation(family, "float32", sizes))
+
+
+def test_what_is_near() -> None:
+    assert is_near("a 5,001,216 b 0.5", "a 4,995,072 b 0.5")
+    assert not is_near("a 5,001,216", "a 4,900,000")
+    assert not is_near("a 5", "b 5")
