@@ -171,5 +171,5 @@ def test_products_go_to_a_rung_that_takes_their_rows() -> None:
     assert chosen({**large, "K": 0}) < "20"
     with pytest.raises(TilewrightError, match="step_b = 80; 22_persistent takes at least 1 and at most 1"):
         run(built("igemm", "22_persistent"), {**FEW, "ld_b": 16, "step_b": 80})
-    with pytest.raises(TilewrightError, match="ld_a = 650; 24_split_k takes a multiple of 16"):
+    with pytest.raises(TilewrightError, match="ld_a = 650; 24_split_k takes at least 16 and a multiple of 16"):
         run(built("igemm", "24_split_k"), {**FEW, "ld_a": 650})
