@@ -2,7 +2,8 @@
 
 Small data: a graph of several calls, one behind the other, their data in the L2; it runs once untimed, which also keeps
 the card busy while the host puts the timed one on the stream. Large data: a graph of one call, behind an overwrite of
-the whole L2, which does the same. All contenders are captured and timed in the same way, on the same stream.
+the whole L2, which does the same. All contenders are timed in the same way, on the same stream; one that cannot be
+captured, or must not be (the driver's copy of large data), is called by the host instead.
 """
 
 from __future__ import annotations
