@@ -31,8 +31,8 @@ def overview(reports: Iterable[LadderBench]) -> str:
         "<!-- made by benchmarks/ladder_pages.py: not to be edited -->",
         "",
         f"On {'; '.join(cards)}, {_dates(reports)}: the rung that a call without a name got that day, against the "
-        "fastest of PyTorch's operator, `torch.compile` of it, and Triton's tutorial kernel where there is one. The ratio "
-        "is that "
+        "fastest of PyTorch's operator, `torch.compile` of it, and Triton's tutorial kernel where there is one. The "
+        "ratio is that "
         f"one's time over ours. Of {len(exact):,} sets of sizes (peers of full precision), {len(exact) - behind:,} "
         f"have at least {KEPT}; {behind} have less, and stand below. A page a family has them all.",
         "",
