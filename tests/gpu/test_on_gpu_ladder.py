@@ -92,6 +92,12 @@ def storages_of(what: Operation, tensors: dict[str, Any]) -> dict[str, np.ndarra
     return out
 
 
+def sizes_of_no_array(family: Family) -> list[str]:
+    """Those that a caller has to name: they are no array's extent or stride by themselves."""
+    known = {text for arg in family.args for text in (*arg.get("shape", ()), *arg.get("strides", ()))}
+    return [name for name in family.sizes["default"] if name not in known]
+
+
 @pytest.mark.parametrize("family", FAMILIES, ids=name_of)
 def test_the_best_rung_is_called_on_tensors(family: Family, ladder: Ladder, card: GpuInfo) -> None:
     torch = pytest.importorskip("torch")
@@ -99,7 +105,8 @@ def test_the_best_rung_is_called_on_tensors(family: Family, ladder: Ladder, card
         for size in family.emulated_sets():
             what = operation(family, dtype, family.sizes[size])
             tensors = tensors_of(what)
-            rung = ladder.call(family.name, tensors, stream=torch.cuda.current_stream().cuda_stream)
+            told = {name: what.sizes[name] for name in sizes_of_no_array(family)}
+            rung = ladder.call(family.name, tensors, sizes=told, stream=torch.cuda.current_stream().cuda_stream)
             torch.cuda.synchronize()
             done = judge(built(family, rung, dtype, card), what, storages_of(what, tensors))
             assert done.passed, f"{dtype}, {size}, {rung.name}: {done.message}"
