@@ -131,6 +131,8 @@ def test_its_sidecars_and_launches(folder: Path) -> None:
         ("equals = 0", 'ratio_at_most = 0.5, against = "03"', "02_two names '03', which is no rung", None),
         ("limits = { N", "limits = { K", "'K' is no size", None),
         ("flops =", "flops ==", "", None),
+        ("flops =", 'precision = { float32 = "fp32" }\nflops =', "family.precision.float16 is missing", 8),
+        ("flops =", 'precision = { float32 = "tf32", float16 = "half" }\nflops =', "'half' is none of", 8),
         (
             "defines = {",
             'map_flag = "f"\ndefines = {',

@@ -20,13 +20,11 @@ from tilewright.ladder import comparing
 from tilewright.ladder.bench_text import grouped, markdown_points, refused, summary
 from tilewright.ladder.comparing import Contender, contest, mismatch
 from tilewright.ladder.compiled_peers import PeerOptions
-from tilewright.ladder.counted import Counted
 from tilewright.ladder.family import load_families, load_family
 from tilewright.ladder.graphs import MOST_CALLS, protocol_for
 from tilewright.ladder.pacing import LEAST_S, Pace
 from tilewright.ladder.peer_bench import largest_first
 from tilewright.ladder.peers import peers_of
-from tilewright.ladder.predicting import CardRates, predict, rates_of, scaled
 from tilewright.ladder.ratio_plot import plot_ratios
 from tilewright.ladder.report import LadderBench, PeerPoint, TimedContender
 from tilewright.ladder.report_text import render_bench
@@ -291,61 +289,6 @@ def test_a_sweep_of_other_sizes_is_refused() -> None:
         sets_of(family, {"names": ["R", "C"], "rows": [[1, 2]]})
     given = sets_of(family, {"names": ["R", "C", "ld_x"], "derived": {"ld_x": "C"}, "rows": [[1, 2], [1, 2, 5]]})
     assert given == ({"R": 1, "C": 2, "ld_x": 2}, {"R": 1, "C": 2, "ld_x": 5})
-
-
-RATES = CardRates(4e12, 2.0, 8e12, 1e12, 2.5e11, {"fp32": 6e13, "tf32": 4.8e14})
-
-
-def test_predictions_name_what_bounds() -> None:
-    copy_like, product = load_family("softmax"), load_family("sgemm")
-    large = predict(copy_like, copy_like.sizes["default"], "float32", RATES)
-    assert large.bound == "dram"
-    assert large.us == pytest.approx(2 * 65536 * 4096 * 4 / 4e12 * 1e6 + 2)
-    small = predict(copy_like, copy_like.sizes["tiny_31"], "float32", RATES, is_cold=False)
-    assert (small.bound, small.us) == ("launch", pytest.approx(2.0, abs=0.01))
-    mm = predict(product, product.sizes["default"], "float32", RATES)
-    assert (mm.bound, mm.us) == ("fp32", pytest.approx(2 * 4096**3 / 6e13 * 1e6 + 2))
-    fast = predict(product, product.sizes["default"], "float32", RATES, precision="tf32")
-    assert fast.us < mm.us / 5
-    warm = predict(copy_like, copy_like.sizes["large_1k"], "float32", RATES, is_cold=False)
-    assert warm.bound == "l2"
-
-
-def test_counters_of_a_rung_bound_it_too() -> None:
-    family = load_family("sgemm")
-    sizes, work = family.sizes["default"], 2.0 * 128 * 256 * 48
-    naive = Counted(work, 32768, {"launches": 1, "instructions": 1e7, "global_sectors": 250000.0})
-    tiled = Counted(work, 32768, {"instructions": 1.9e6, "global_sectors": 6400.0, "shared_wavefronts": 135168.0})
-    slow = predict(family, sizes, "float32", RATES, runs=(naive,))
-    assert slow.bound == "l2"
-    assert slow.us == pytest.approx(250000 * 32 * 2 * 4096**3 / work / 8e12 * 1e6 + 2)
-    assert predict(family, sizes, "float32", RATES, runs=(tiled,)).bound == "shared"
-    assert predict(family, sizes, "float32", RATES, runs=(replace(tiled, counters={}),)).bound == "fp32"
-    unknown = predict(family, sizes, "float32", CardRates(4e12, 2.0), runs=(naive,))
-    assert unknown.bound == "dram"  # a card without a table: what was measured is all there is
-    twice = replace(naive, counters={**naive.counters, "launches": 2})
-    assert predict(family, sizes, "float32", RATES, runs=(twice,)).us == pytest.approx(slow.us + 2)
-
-
-def test_what_a_thread_costs_is_told_from_what_its_work_costs() -> None:
-    def count(work: float, threads: float) -> tuple[float, float, float]:
-        return work, threads, 3 * work + 50 * threads
-
-    two = [count(4096, 512), count(1030, 512)]
-    assert scaled(two, 1e6, 1000) == pytest.approx(3e6 + 50e3)
-    assert scaled(two[:1], 1e6, 1000) == pytest.approx(1e6 * (3 + 50 / 8))  # one run cannot tell
-    same = [count(4096, 512), count(2048, 256)]  # nor two with as many threads for their work
-    assert scaled(same, 1e6, 1000) == pytest.approx(1e6 * (3 + 50 / 8))
-    less = [(4096.0, 512.0, 100.0), (1030.0, 512.0, 900.0)]  # nothing has a share below zero
-    assert scaled(less, 8192, 1000) == pytest.approx(200)
-    assert scaled([], 1.0, 1.0) == 0
-
-
-def test_rates_of_a_card_with_a_table() -> None:
-    rates = rates_of("NVIDIA H200", 4.28e12, 1.7)
-    assert rates.dram_bytes == 4.28e12
-    assert rates.l2_bytes == pytest.approx(32 * 132 * 1.98e9)
-    assert rates_of("a card", 1e12, 1.0) == CardRates(1e12, 1.0)
 
 
 def test_small_data_stays_in_the_cache_and_large_data_does_not() -> None:

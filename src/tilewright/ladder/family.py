@@ -296,6 +296,7 @@ class Family:
         args: of the operation, complete tables.
         rungs: in order.
         flat: arrays whose first dimension may be several of a caller's, or none: the same ones in all of them.
+        precision: dtype → the key of a device's peaks, where products are not made in float32.
     """
 
     name: str
@@ -313,6 +314,7 @@ class Family:
     args: tuple[Mapping[str, Any], ...]
     rungs: tuple[Rung, ...]
     flat: tuple[str, ...] = ()
+    precision: Mapping[str, str] = field(default_factory=dict)
 
     def rung(self, name: str) -> Rung:
         """The rung of that name, or whose name begins so (``02``), or ends so (``coalesced``).

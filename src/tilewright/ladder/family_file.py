@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tilewright.arch.devices import known_devices
 from tilewright.errors import TilewrightError
 from tilewright.ladder.family import RELATIONS, SPECIALS, Claim, Family, KernelLaunch, Limit, MapTable, Rung
 from tilewright.launch.dtypes import DTYPES
@@ -16,7 +17,7 @@ from tilewright.launch.toml_lines import TomlLines, read_lines
 ELEMENT = "T"
 FAMILY_KEYS = (
     *("name", "title", "op", "reference", "dtypes", "sizes", "bytes", "flops", "length", "exact", "specials", "args"),
-    *("shares", "defines", "flat"),
+    *("shares", "defines", "flat", "precision"),
 )
 LAUNCH_KEYS = ("kernel", "grid", "block", "shared_bytes", "args", "tensor_maps", "map_flag")
 RUNG_KEYS = (
@@ -124,7 +125,22 @@ def read_family(name: str, file: Path, data: Mapping[str, Any], lines: TomlLines
         args,
         rungs,
         _named(table, "flat", [arg for arg in args if arg.get("shape")]),
+        _precision(table, dtypes),
     )
+
+
+def _precision(table: _Part, dtypes: Sequence[str]) -> dict[str, str]:
+    """dtype → a key of the peaks in the table of devices; none, or one for each dtype."""
+    if "precision" not in table.data:
+        return {}
+    table.get("precision", dict)
+    part = table.part("precision").only(dtypes)
+    found = {dtype: part.get(dtype, str) for dtype in dtypes}
+    known = {key for device in known_devices() for key in device.peaks}
+    odd = next((dtype for dtype, key in found.items() if key not in known), None)
+    if odd:
+        raise part.error("bad_value", f"'{found[odd]}' is none of {', '.join(sorted(known))}.", odd)
+    return found
 
 
 def _common(root: _Part, table: _Part) -> tuple[_Part, _Part]:

@@ -273,7 +273,8 @@ class _Ring:
         total_bytes, flops = (figure(text, family, sizes, dtype) for text in (family.bytes, family.flops))
         rung = best_of(family, group, sizes, dtype, self._info)
         is_cold = protocol_for(total_bytes, 1.0, self._info.l2_bytes).is_cold
-        least = predict(family, sizes, dtype, self.rates, precision=precision_of(group), is_cold=is_cold)
+        precision = precision_of(family, dtype, group)
+        least = predict(family, sizes, dtype, self.rates, precision=precision, is_cold=is_cold)
         protocol = protocol_for(total_bytes, least.us, self._info.l2_bytes)
         foretold = self._foretold(sizes, dtype, group, rung, is_cold)
         point = PeerPoint(
@@ -334,7 +335,7 @@ class _Ring:
                 if key not in self._runs:
                     self._runs[key] = counted(self._family, self._family.rung(rung.name), dtype, self._settings)
                 runs, threads = self._runs[key], threads_of(self._compile(dtype, rung), sizes)
-        precision = precision_of(group)
+        precision = precision_of(self._family, dtype, group)
         return predict(
             self._family, sizes, dtype, self.rates, precision=precision, is_cold=is_cold, runs=runs, threads=threads
         )

@@ -125,9 +125,9 @@ def scaled(seen: Sequence[tuple[float, float, float]], work: float, threads: flo
     return per_work * work + per_thread * threads
 
 
-def precision_of(group: str) -> str:
-    """Of a group of rungs and peers: the key of the peaks."""
-    return group or "fp32"
+def precision_of(family: Family, dtype: str, group: str = "") -> str:
+    """The key of the peaks: of a group of rungs and peers that has its own, or what the family says of a dtype."""
+    return group or family.precision.get(dtype, "fp32")
 
 
 def with_prediction(rung: TimedRung, foretold: Foretold) -> TimedRung:

@@ -256,7 +256,7 @@ def _foretold(
         row.sizes,
         row.dtype,
         rates,
-        precision=precision_of("tf32" if "tf32" in rung.name else ""),
+        precision=precision_of(family, row.dtype, "tf32" if "tf32" in rung.name else ""),
         runs=counted(family, rung, row.dtype, settings),
         threads=threads_of(compiled, row.sizes),
     )
