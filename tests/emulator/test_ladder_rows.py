@@ -95,7 +95,7 @@ def test_defines_by_size() -> None:
         "ROWS": 4,
         "PACKS": 2,
         "GONE": 0,
-        "STREAMS": 1,
+        "STREAMS": 0,
     }
     assert registers.at({"C": 8192}, "bfloat16").defines["PACKS"] == 8
     assert registers.at({"C": 8192}, "bfloat16").limits["C"] == Limit(at_most=65536)
@@ -120,7 +120,9 @@ def test_the_rung_for_a_length() -> None:
     assert [best(c, "float16", rows=265) for c in (512, 520, 781, 1024, 1025)] == [
         "08_lanes", "04_registers", "08_lanes", "04_registers", "04_registers",
     ]  # fmt: skip
-    assert best(32768, "float32", rows=264) == "04_registers"  # enough rows for all SMs
+    assert [best(32768, d, rows=264) for d in ("float32", "float16")] == ["07_ring", "04_registers"]  # for all SMs
+    assert best(32769, "float32", rows=264) == "07_ring"
+    assert best(4096, "float32", rows=265) == "09_one_barrier"
     assert best(131073, "bfloat16") == "07_ring"
     assert best(131072, "float32", has_clusters=False) == "05_split"
     assert [best(c, "float16") for c in (67107840, 67107841)] == ["05_split", "03_online"]  # 65,535 blocks a row
@@ -138,10 +140,15 @@ def test_the_rung_for_many_rows() -> None:
         ("07_weights_ahead", 256), ("07_weights_ahead", 512),
     ]  # fmt: skip
     assert best("rmsnorm", 265, 4097, "float32")[0] == best("rmsnorm", 265, 4096, "bfloat16")[0] == "03_registers"
-    assert best("layernorm", 265, 4096, "float32") == ("07_one_barrier", 512)
-    assert best("add_rmsnorm", 20000, 5003, "bfloat16") == ("05_weights_ahead", 512)
-    assert best("add_layernorm", 4096, 4097, "float16") == ("05_one_barrier", 512)
+    assert best("layernorm", 265, 4096, "float32") == ("07_one_barrier", 256)
+    assert best("add_rmsnorm", 20000, 5003, "bfloat16") == ("06_words", 256)
+    assert best("add_layernorm", 4096, 4097, "float16") == ("06_words", 512)
+    assert best("add_layernorm", 4096, 4097, "float32") == ("05_one_barrier", 512)
     assert best("add_layernorm", 4096, 4096, "float16")[0] == "02_fused"
+    for name, rung in (("add_rmsnorm", "05_weights_ahead"), ("add_layernorm", "05_one_barrier")):
+        assert best(name, 265, 4096, "float32") == (rung, 512)
+        assert [best(name, r, 32768, "bfloat16")[0] for r in (263, 264)] == ["03_cluster", "02_fused"]
+        assert best(name, 264, 32767, "bfloat16")[0] == best(name, 264, 32768, "float32")[0] == "03_cluster"
 
 
 # Family, rung, what stands in its file, what a broken twin has in its place, the set at which it has to be seen.

@@ -2,6 +2,9 @@
 // their means and squares through their shared memories. Nothing is read twice.
 //
 // A row of up to CLUSTER * WORKERS * PACKS * 16 bytes fits: 512 KiB with 8 blocks of 512 threads and 8 packs.
+#ifndef TW_STREAM
+#define TW_STREAM 1  // 0: what is written stays in L2 as anything else does
+#endif
 #include "block.cuh"
 #include "cluster.cuh"
 #include "dependent.cuh"

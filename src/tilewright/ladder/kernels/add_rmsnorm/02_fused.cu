@@ -2,6 +2,9 @@
 // reads two arrays and writes two; the separate ones read three and write two.
 //
 // A row of up to WORKERS * PACKS * 16 bytes fits. Short rows are one warp's (WORKERS = 32, ROWS of them in a block).
+#ifndef TW_STREAM
+#define TW_STREAM 1  // 0: what is written stays in L2 as anything else does
+#endif
 #include "block.cuh"
 #include "dependent.cuh"
 #include "round.cuh"

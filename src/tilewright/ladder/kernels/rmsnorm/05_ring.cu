@@ -5,6 +5,9 @@
 // A row meets one barrier: every warp posts the squares of its own share, and all add up what all posted.
 //
 // A row of up to CLUSTER * WORKERS * PACKS * 16 bytes fits.
+#ifndef TW_STREAM
+#define TW_STREAM 1  // 0: what is written stays in L2 as anything else does
+#endif
 #include "dependent.cuh"
 #include "ring.cuh"
 #include "warp.cuh"

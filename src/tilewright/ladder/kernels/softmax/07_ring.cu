@@ -5,6 +5,9 @@
 // what all posted.
 //
 // A row of up to CLUSTER * WORKERS * PACKS * 16 bytes fits.
+#ifndef TW_STREAM
+#define TW_STREAM 1  // 0: what is written stays in L2 as anything else does
+#endif
 #include "dependent.cuh"
 #include "exponential.cuh"
 #include "ring.cuh"
