@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,18 @@ def test_an_operator_under_torch_compile(card: GpuInfo) -> None:
     assert torch.equal(transpose(sliced), sliced.t())
     with pytest.raises(TilewrightError, match="strides"):
         transpose(sliced.t())
+
+
+def test_the_ring_of_sm_120_is_right_where_it_can_be_run_too(executor: GpuExecutor, card: GpuInfo) -> None:
+    """No card of sm_120 is here; sm_90a has all that it needs, but for the machine code."""
+    if not card.arch.startswith("sm_90"):
+        pytest.skip("it is for sm_90, in place of sm_120")
+    family = load_family("hgemm")
+    for sizes in (family.sizes["large_4096"], family.sizes["large_odd"]):
+        rung = replace(family.rung("40_ring_mma").at(sizes, "bfloat16"), min_arch="sm_90a")
+        compiled = compile_rung(rung_spec(family, rung, "bfloat16"), Settings.from_environment(), "sm_90a")
+        done = run_on_gpu(compiled, operation(family, "bfloat16", sizes), executor)
+        assert done.passed, done.message
 
 
 def test_arrays_of_cupy(ladder: Ladder) -> None:

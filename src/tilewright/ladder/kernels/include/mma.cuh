@@ -41,6 +41,14 @@ __device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&
     }
 }
 
+// The same for halves with sums in halves: two neighbours of row l / 4, and two of row l / 4 + 8. There are none in bfloat16.
+__device__ __forceinline__ void multiply_add_halves(unsigned (&sums)[2], const unsigned (&a)[4], unsigned b0,
+                                                    unsigned b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};\n"
+                 : "+r"(sums[0]), "+r"(sums[1])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 // Two neighbours, rounded, in one store.
 __device__ __forceinline__ void store_pair(TW_T* to, float first, float second) {
     struct alignas(4) Pair {

@@ -29,6 +29,26 @@ __device__ __forceinline__ void copy_box(void* to, const TensorMap* map, int col
         ::"r"(shared_address(to)), "l"(map), "r"(column), "r"(row), "r"(shared_address(arrivals)) : "memory");
 }
 
+// The same, and its lines in L2 are the first to go: what is read once leaves room for what is read again.
+__device__ __forceinline__ void copy_box_once(void* to, const TensorMap* map, int column, int row, Arrivals* arrivals) {
+    asm volatile(
+        "{\n"
+        ".reg .b64 first;\n"
+        "createpolicy.fractional.L2::evict_first.b64 first, 1.0;\n"
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1, {%2, %3}], [%4], first;\n"
+        "}\n"
+        ::"r"(shared_address(to)), "l"(map), "r"(column), "r"(row), "r"(shared_address(arrivals)) : "memory");
+}
+
+// The same into the block's own shared memory, said so (PTX ISA 8.6). For sm_120 the compiler takes a copy that names the
+// cluster's for a reason to leave setmaxnreg out.
+__device__ __forceinline__ void copy_box_here(void* to, const TensorMap* map, int column, int row, Arrivals* arrivals) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+        ::"r"(shared_address(to)), "l"(map), "r"(column), "r"(row), "r"(shared_address(arrivals)) : "memory");
+}
+
 // So many contiguous bytes: a multiple of 16, as both addresses are.
 __device__ __forceinline__ void copy_bytes(void* to, const void* from, int count, Arrivals* arrivals) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(

@@ -4,6 +4,7 @@
 
 #include "arrivals.cuh"
 #include "mma.cuh"
+#include "roles.cuh"
 #include "words.cuh"
 
 // A tile in rows of 128 bytes with the 128-byte swizzle, as tensor maps write it, at a multiple of 1024 bytes: eight rows
@@ -36,20 +37,6 @@ __device__ __forceinline__ void hold(float (&sums)[COUNT]) {
     #pragma unroll
     for (int i = 0; i < COUNT; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
-
-// Registers move between the warpgroups of a block: all of a warpgroup's warps ask.
-template <int COUNT>
-__device__ __forceinline__ void more_registers() {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
-}
-template <int COUNT>
-__device__ __forceinline__ void fewer_registers() {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
-}
-
-// Number of the thread's warpgroup in its block. The shuffle tells the compiler that it is the same in all lanes: what
-// depends on it, as descriptors do, it keeps in uniform registers, where wgmma wants them.
-__device__ __forceinline__ int warpgroup_of_block() { return __shfl_sync(0xffffffff, threadIdx.x / 128, 0); }
 
 // Row and column in a warpgroup's tile of its sum i.
 __device__ __forceinline__ int sum_row(int thread, int i) {
