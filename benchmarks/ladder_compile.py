@@ -19,6 +19,7 @@ from tilewright.build import compile_worker
 from tilewright.build.nvrtc import Compiled, Program, run, toolchain
 from tilewright.ladder.compiling import compile_rung
 from tilewright.ladder.family import Family, load_families
+from tilewright.ladder.launching import runs_code
 from tilewright.ladder.specs import rung_spec
 from tilewright.settings import Settings
 
@@ -35,7 +36,7 @@ def seconds_of(family: Family, dtype: str) -> dict[str, object]:
         taken.append(time.process_time() - begin)
         return done
 
-    rung = family.best(family.sizes["default"], dtype, lambda _: True)
+    rung = family.best(family.sizes["default"], dtype, lambda least: runs_code(least, "sm_90"))
     apart, compile_worker.compile_apart = compile_worker.compile_apart, timed
     try:
         compile_rung(rung_spec(family, rung, dtype), Settings.from_environment(), ARCH, use_cache=False)

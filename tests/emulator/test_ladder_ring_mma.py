@@ -1,4 +1,4 @@
-"""The ring of sm_120: right where it goes round, its registers move in the machine code, its loops meet on mbarriers."""
+"""The ring of sm_120: right where it goes round, its registers move in machine code, its loops meet on mbarriers."""
 
 from __future__ import annotations
 
