@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tilewright.arch.devices import find_device
 from tilewright.ladder.bench_text import markdown_points
 from tilewright.ladder.claims import Evidence
 from tilewright.ladder.family import Family
 from tilewright.ladder.judging import record_of
 from tilewright.ladder.plot import plot
+from tilewright.ladder.predicting import precision_of
 from tilewright.ladder.ratio_plot import plot_ratios
 from tilewright.ladder.report import LadderBench, RungRecord, TimedRung
+from tilewright.ladder.specs import figure
 
 SIZE = "small"
 # heading → counter
@@ -61,7 +64,7 @@ def page(family: Family, evidence: Evidence, measured: LadderBench | None = None
         f"![What each rung costs, as a share of the first one]({family.name}.svg)",
     ]
     if measured is not None:
-        lines += ["", *_times(measured)]
+        lines += ["", *_times(family, measured)]
     for row in rows:
         lines += ["", f"## {row.rung}: {row.technique}", "", row.changes]
         if row.message:
@@ -91,7 +94,7 @@ def _table(rows: list[RungRecord]) -> list[str]:
     return lines
 
 
-def _times(measured: LadderBench) -> list[str]:
+def _times(family: Family, measured: LadderBench) -> list[str]:
     lines = [f"Measured on {measured.card} (driver {measured.driver}, {measured.date}), interleaved, from a cold L2:"]
     groups: dict[tuple[str, str], list[TimedRung]] = {}
     for rung in measured.rungs:
@@ -100,7 +103,7 @@ def _times(measured: LadderBench) -> list[str]:
         sizes = ", ".join(f"{name} = {value:,}" for name, value in rungs[0].sizes.items())
         lines += [
             "",
-            f"{sizes}, {dtype}:",
+            f"{sizes}, {dtype}. {_floor(family, rungs[0], measured)}",
             "",
             "| rung | median us | GB/s | GFLOPS | speedup | predicted us | bound |",
             "|---|---|---|---|---|---|---|",
@@ -111,6 +114,23 @@ def _times(measured: LadderBench) -> list[str]:
             cells.append(rung.predicted_bound or "-")
             lines.append("| " + " | ".join([rung.rung, *cells]) + " |")
     return lines
+
+
+def _floor(family: Family, rung: TimedRung, measured: LadderBench) -> str:
+    """What any kernel needs: bytes once from memory, operations at the peak of the table."""
+    total, flops = (figure(text, family, rung.sizes, rung.dtype) for text in (family.bytes, family.flops))
+    told = f"It moves {_figure(total / 1e6)} MB at the least"
+    if measured.copy_gbps:
+        told += (
+            f" ({_figure(total / measured.copy_gbps / 1e3)} us at the rate of a copy, {measured.copy_gbps:,.0f} GB/s)"
+        )
+    precision, device = precision_of(family, rung.dtype), find_device(measured.card)
+    if flops:
+        told += f" and takes {_figure(flops / 1e9)} billion operations"
+    if flops and device is not None and precision in device.peaks:
+        peak = device.peaks[precision]
+        told += f" ({_figure(flops / peak * 1e6)} us at {peak / 1e12:,.0f} T/s, the peak of {precision})"
+    return told + ":"
 
 
 def _of(counters: Mapping[str, float], name: str) -> str:
