@@ -1,0 +1,70 @@
+"""HGEMM whose rows begin anywhere: packed first. Right at odd pitches, and its broken twins are caught."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tilewright.ladder.compiling import CompiledRung, compile_rung
+from tilewright.ladder.family import load_family
+from tilewright.ladder.running import operation, run_emulated
+from tilewright.ladder.specs import rung_spec
+from tilewright.settings import Settings
+
+FAMILY = load_family("hgemm")
+RUNG = FAMILY.rung("32_packed")
+ODD = {"M": 131, "N": 73, "K": 203, "ld_a": 205, "ld_b": 75}
+EDGES = [
+    {"M": 1, "N": 1, "K": 1, "ld_a": 1, "ld_b": 1},
+    {"M": 3, "N": 9, "K": 7, "ld_a": 7, "ld_b": 9},
+    {"M": 5, "N": 8, "K": 17, "ld_a": 17, "ld_b": 11},
+    {"M": 129, "N": 130, "K": 66, "ld_a": 67, "ld_b": 130},
+]
+
+
+def built(old: str = "", new: str = "", **defines: int) -> CompiledRung:
+    text = RUNG.file.read_text("utf-8")
+    assert old in text
+    spec = rung_spec(FAMILY, replace(RUNG, defines={**RUNG.defines, **defines}), "bfloat16")
+    return compile_rung(spec, Settings.from_environment(), text=text.replace(old, new) if old else None)
+
+
+@pytest.mark.parametrize("sizes", [ODD, *EDGES], ids=lambda sizes: "x".join(str(n) for n in sizes.values()))
+def test_rows_may_begin_anywhere(sizes: dict[str, int]) -> None:
+    assert run_emulated(built(), operation(FAMILY, "bfloat16", sizes), attempt=1).message == ""
+
+
+@pytest.mark.parametrize("choice", RUNG.choices, ids=lambda choice: str(choice["TW_BN"]))
+def test_tiles_of_a_card_are_right_and_spill_nothing(choice: dict[str, int]) -> None:
+    compiled = built(**choice)
+    assert compiled.spill_bytes == 0
+    sizes = {"M": 140, "N": 265, "K": 601, "ld_a": 603, "ld_b": 265}
+    assert run_emulated(compiled, operation(FAMILY, "bfloat16", sizes)).message == ""
+
+
+def test_the_tile_is_the_one_whose_rounds_are_full() -> None:
+    def columns(m: int, n: int) -> int:
+        return RUNG.at({"M": m, "N": n, "K": 2050, "ld_a": 2051, "ld_b": n}, "bfloat16").defines["TW_BN"]
+
+    assert columns(8191, 8191) == 256  # 2,048 tiles: 15.5 rounds
+    assert columns(2047, 2049) == 192  # 176 tiles: two rounds, as with 256 columns
+    assert columns(257, 1001) == 64
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("const unsigned shift = address & 2 ? 16 : 0", "const unsigned shift = 0"),
+        ("read[4] = shift ? __ldg(whole + 4) : 0", "read[4] = 0"),
+        ("column + 8 < columns;", "true;"),  # reads what is behind a row: another row's, or nothing's
+        ("column + w * 2 < columns ?", "true ?"),
+        ("(b_rows)[at - all_a]", "(b_rows)[at - all_a + (at == all_a)]"),
+        ("wait_for(&stages.full[turn.stage], turn.phase);", ""),
+        ("if (threadIdx.x % 128 == 0) arrive(&stages.empty[before]);", ""),
+    ],
+)
+def test_a_broken_twin_is_caught(old: str, new: str) -> None:
+    twin = built(old, new)
+    sets = [operation(FAMILY, "bfloat16", sizes) for sizes in (ODD, EDGES[1])]
+    assert not all(run_emulated(twin, what, attempt=attempt).passed for what in sets for attempt in (0, 1))
