@@ -29,6 +29,12 @@ SIZED = [
     ("embedding", "05", "bfloat16", {}, {"N": 9, "V": 1, "C": 300, "ld_w": 300}),  # one row, pieces of 8 bytes
     ("merge_attention", "04", "float32", {}, {"P": 2, "N": 33, "D": 40}),
     ("merge_attention", "04", "bfloat16", {}, {"P": 3, "N": 7, "D": 33}),
+    ("merge_attention", "04", "float16", {}, {"P": 8, "N": 5, "D": 64}),
+    ("rope_half", "05", "bfloat16", {"HEADS": 4}, {"tokens": 2, "H": 7, "D": 80, "ld_x": 568}),
+    ("rope_half", "06", "bfloat16", {}, {"tokens": 2, "H": 5, "D": 64, "ld_x": 384}),
+    ("rope_half", "06", "float32", {"STREAMS": 0}, {"tokens": 2, "H": 3, "D": 16, "ld_x": 48}),
+    ("transpose", "06", "float32", {"ROWS": 32, "ALONG": 0}, {"M": 72, "N": 136, "ld_x": 136}),
+    ("transpose", "06", "float32", {"COLUMNS": 16}, {"M": 72, "N": 136, "ld_x": 140}),
 ]  # fmt: skip
 
 
@@ -48,8 +54,8 @@ def test_the_rung_for_large_matrices() -> None:
     def best(dtype: str, rows: int, columns: int) -> str:
         return load_family("transpose").best({"M": rows, "N": columns, "ld_x": columns}, dtype, lambda arch: True).name
 
-    assert best("float32", 8192, 8192) == "07_words"
-    assert [best("float32", *size) for size in ((4096, 4096), (1024, 131072), (1 << 20, 64))] == ["06_tma"] * 3
+    assert [best("float32", *size) for size in ((8192, 8192), (1024, 131072))] == ["07_words"] * 2
+    assert [best("float32", *size) for size in ((4096, 4096), (1 << 20, 64), (64, 1 << 20))] == ["06_tma"] * 3
     assert best("float16", 8192, 8192) == "06_tma"
 
 
@@ -89,6 +95,11 @@ BROKEN = [
     ("rope_interleaved", "04", "a * cosine - b * sine", "a * cosine + b * sine", "small"),
     ("embedding", "04", "place >= N || ", "", "tiny_31"),
     ("rope_interleaved", "05", "at / STEPS * HEADS", "at / STEPS", "small"),
+    ("rope_half", "05", "if (PACKS % THREADS != 0 && at >= PACKS) return;", "if (at > 0) return;", "small"),
+    ("rope_half", "05", "at / STEPS * HEADS", "at / STEPS", "small"),
+    ("rope_half", "06", "is_first ? -sine[j] : sine[j]", "sine[j]", "small"),
+    ("rope_half", "06", "step % (STEPS / 2)", "step", "small"),
+    ("rope_half", "06", "words.w, STEPS / 2", "words.w, STEPS / 4", "small"),
     ("embedding", "05", "if (place >= N) return;", "", "tiny_31"),
     ("embedding", "05", "if (i * LANES * ACROSS < left) store_bits", "store_bits", "ragged"),
     ("embedding", "05", "C % WIDTH == 0 && ", "", "ragged"),

@@ -39,6 +39,8 @@ BROKEN = [
     ("reduce", "06", "partial[blockIdx.x] = sum", "partial[0] = sum", "small"),
     ("reduce", "07", "__ldcg(partial + i)", "__ldcg(partial)", "small"),
     ("reduce", "07", "draws_last(ticket, gridDim.x)", "blockIdx.x == gridDim.x - 1", "small"),
+    ("reduce", "07", "*y = *x;", "*y = *x + *x;", "tiny_1"),
+    ("dot", "03", "to_float(*a) * to_float(*b)", "to_float(*a)", "tiny_1"),
     ("dot", "01", "b[i * stride_b]", "b[i * stride_a]", "strided"),
     ("dot", "02", "packs_b + pack * TW_PACK", "packs_b + (line.packs - 1) * TW_PACK", "ragged"),
     ("dot", "02", "stride_b == 1 && ", "", "tiny_33"),
@@ -206,6 +208,7 @@ def test_two_threads_of_a_row_share_nine_loose_elements() -> None:
     family = load_family("reduce_rows")
     sizes = {"R": 40, "C": 9, "ld_x": 9}
     rung = family.rung("03").at(sizes, "bfloat16")
+    rung = replace(rung, defines={**rung.defines, "AHEAD": 0})
     text = rung.file.read_text("utf-8")
     careless = text.replace(
         "for (int i = worker; i < line.loose; i += WORKERS)", "if (const int i = worker; i < line.loose)"
@@ -223,9 +226,12 @@ def test_the_rung_for_rows() -> None:
     assert [best(r, c) for r, c in ((1, 8192), (1, 8193), (396, 1 << 20), (397, 1 << 20))] == [
         "03_vector", "04_split", "04_split", "03_vector",
     ]  # fmt: skip
-    defines = [family.rung("03").at({"R": 9, "C": c}, "float32").defines for c in (3, 64, 1024, 5000, 1 << 20)]
-    assert [tuple(d[name] for name in ("WORKERS", "ROWS", "LOADS")) for d in defines] == [
-        (1, 256, 1), (8, 32, 2), (32, 4, 8), (512, 1, 3), (512, 1, 8),
+    assert [best(9, c) for c in (1, 31, 1023, 1024, 1025, 2047)] == ["05_lanes"] * 3 + ["03_vector"] * 3
+    lengths = (4, 64, 1024, 4096, 5000, 5003, 1 << 20)
+    defines = [family.rung("03").at({"R": 9, "C": c, "ld_x": c}, "float32").defines for c in lengths]
+    assert [tuple(d[name] for name in ("WORKERS", "ROWS", "LOADS", "AHEAD", "ROOM")) for d in defines] == [
+        (1, 256, 1, 0, 1536), (8, 32, 2, 0, 1536), (32, 4, 8, 0, 1024), (256, 1, 4, 0, 1024), (512, 1, 3, 0, 1536),
+        (256, 1, 3, 1, 1536), (512, 1, 8, 0, 1024),
     ]  # fmt: skip
 
 

@@ -263,7 +263,7 @@ def test_arrays_that_are_not_taken(arrays: dict[str, Tensor], message: str) -> N
 def test_where_no_map_can_be_made_the_kernel_is_told() -> None:
     family = load_family("transpose")
     spec = rung_spec(family, family.rung("tma"), "float16")
-    constants = {"COLUMNS": 8, "ROWS": 16, "PACK": 8, "THREADS": 128, "TW_T_BYTES": 2}
+    constants = {"COLUMNS": 8, "ROWS": 16, "ALONG": 1, "PACK": 8, "THREADS": 128, "TW_T_BYTES": 2}
     for sizes, flag in (({"M": 40, "N": 72, "ld_x": 80}, 1), ({"M": 5, "N": 33, "ld_x": 33}, 0)):
         launch = bound_launches(spec, sizes, constants)[0]
         assert [arg.value for arg in launch.leaves if isinstance(arg, BoundScalar)][-1] == flag

@@ -21,6 +21,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 dot(const TW_T* __restrict__ a, const TW_T* __restrict__ b, float* partial, unsigned* ticket, TW_T* __restrict__ y,
     long long N, long long stride_a, long long stride_b) {
     wait_for_previous_grid();
+    if (N == 1) {  // one product is no sum: nobody waits for anybody
+        if (blockIdx.x == 0 && threadIdx.x == 0) from_float(*y, to_float(*a) * to_float(*b));
+        return;
+    }
     __shared__ float block_sums[THREADS / 32], last_sums[THREADS / 32];
     __shared__ bool is_last;
     const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;

@@ -1,6 +1,9 @@
 // A thread copies PACKS packs, of as many rows where rows are short. An index has to come before its row can be asked for:
 // all indices are under way together, and then all rows. It divides once, and steps from there. The table is read through
 // the caches, for rows may be asked for again; results leave L2 first.
+#ifndef TW_STREAM
+#define TW_STREAM 1  // 0: what is written stays in L2 as anything else does
+#endif
 #include "dependent.cuh"
 #include "divide.cuh"
 #include "packs.cuh"

@@ -17,7 +17,7 @@ __device__ __forceinline__ float relu(float x) { return x < 0.0f ? 0.0f : x; }
 
 __device__ __forceinline__ float sigmoid(float x) { return inverse(1.0f + exponential(-x)); }
 
-// Two to the power of x: off by 2**-22 relatively at most (PTX ISA, "ex2"); what would be less than 2**-126 is 0.
+// Two to the power of x; what would be less than 2**-126 is 0. expf and erff end with the same instruction.
 __device__ __forceinline__ float two_to(float x) {
     float result;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));

@@ -1,6 +1,9 @@
 // The values of BATCH parts are asked for before anything is known of their weights: they are under way together, and
 // along with the logarithms, instead of one after the other. Parts come in batches; what is known so far is scaled down
 // where a later batch has a larger logarithm, so that the logarithms are read once, too.
+#ifndef TW_STREAM
+#define TW_STREAM 1  // 0: what is written stays in L2 as anything else does
+#endif
 #include "dependent.cuh"
 #include "divide.cuh"
 #include "elements.cuh"

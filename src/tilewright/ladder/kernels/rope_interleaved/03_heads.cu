@@ -1,5 +1,8 @@
 // A thread turns the same pack of HEADS heads of a token: it reads their cosines and sines once, and has the packs of
 // all of them under way together.
+#ifndef TW_STREAM
+#define TW_STREAM 1  // 0: what is written stays in L2 as anything else does
+#endif
 #include "dependent.cuh"
 #include "divide.cuh"
 #include "elements.cuh"

@@ -1,5 +1,8 @@
 // The shape of a token is known when it is built: a thread finds its head and its pack by shifts and multiplications of
 // 32 bits, for all of a token's packs are counted from its first one. Nothing is asked about alignment, and nothing loops.
+#ifndef TW_STREAM
+#define TW_STREAM 1  // 0: what is written stays in L2 as anything else does
+#endif
 #include "dependent.cuh"
 #include "elements.cuh"
 #include "round.cuh"
@@ -10,7 +13,7 @@
 #define ALL 8        // heads of a token
 #define HEADS 4      // of a thread
 #define THREADS 128  // of a block
-#define STREAMS 1    // 1: what is read takes no place in L1, what is written leaves L2 first
+#define STREAMS 1    // 1: what is read takes no place in L1
 #endif
 constexpr int PAIRS = 8 / TW_T_BYTES;                     // of a pack
 constexpr int STEPS = DIM / TW_PACK;                      // packs of a head
@@ -54,7 +57,6 @@ rope(const TW_T* __restrict__ x, const float* __restrict__ cosines, const float*
             values[2 * j + 1] = to_float(packs[h].at[2 * j + 1]);
             turn(values[2 * j], values[2 * j + 1], cosine[j], sine[j]);
         }
-        if (STREAMS) store_pack_once(y + h * DIM, rounded(values));
-        else store_pack(y + h * DIM, rounded(values));
+        store_pack_once(y + h * DIM, rounded(values));
     }
 }

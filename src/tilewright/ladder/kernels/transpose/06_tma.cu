@@ -5,9 +5,12 @@
 #include "packs.cuh"
 #include "tma.cuh"
 
+#ifndef COLUMNS
+#define COLUMNS 8  // packs of a tile along x's rows: 128 bytes, four sectors
+#define ROWS 16    // squares of a tile down x's columns: y is written in runs of 256 bytes
+#define ALONG 1    // 1: blocks follow each other along x's rows; 0: down its columns, which is along y's rows
+#endif
 constexpr int PACK = TW_PACK;
-constexpr int COLUMNS = 8;   // packs of a tile along x's rows: 128 bytes, four sectors
-constexpr int ROWS = 16;     // squares of a tile down x's columns: y is written in runs of 256 bytes
 constexpr int THREADS = COLUMNS * ROWS;
 
 // The pack that begins at from[0], of which `count` elements exist; packs that may be read whole are.
@@ -42,8 +45,8 @@ transpose(const TW_T* __restrict__ x, TW_T* __restrict__ y, int M, int N, int ld
     __shared__ alignas(128) Pack box[ROWS * PACK][COLUMNS];  // rows of x, as they come
     __shared__ Arrivals arrivals;
     __shared__ Pack tile[COLUMNS * PACK][ROWS];  // rows of y, each of ROWS packs
-    int first_column = blockIdx.x * COLUMNS * PACK;
-    int first_row = blockIdx.y * ROWS * PACK;
+    int first_column = (ALONG ? blockIdx.x : blockIdx.y) * COLUMNS * PACK;
+    int first_row = (ALONG ? blockIdx.y : blockIdx.x) * ROWS * PACK;
     bool y_has_packs = is_pack_aligned(y) && M % PACK == 0;
     int square_column = threadIdx.x % COLUMNS;
     int square_row = threadIdx.x / COLUMNS;
