@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder.choosing import fastest, why_not
+from tilewright.ladder.choosing import fastest, time_of, why_not
 from tilewright.ladder.compiling import constants_of
 from tilewright.ladder.family import Family, Rung, load_family
 from tilewright.ladder.references.matmul import ACTIVATIONS
@@ -22,7 +22,7 @@ PACK = 8  # elements of 16 bytes, the pieces that tensor maps and wide loads tak
 FAMILIES = ("hgemm", "matmul")  # in the order in which they are asked
 # Where the expressions of a family's table come from.
 _TABLES = {
-    "hgemm": "measured on an H200, benchmarks/results/h200-hgemm-tuning.json",
+    "hgemm": "measured on an H200, benchmarks/results/h200-hgemm-*.json",
     "matmul": "no card has been asked about this table yet",
 }
 
@@ -169,9 +169,11 @@ def pick(product: Product, runs_on: Callable[[str], bool], rung: str | None = No
         best = fastest(fit[::-1], sizes, product.dtype) if fit and found is None else None
         for one in rungs:
             if one is not best:
-                refused.append((f"{family.name}/{one.name}", why[one.name] or _later(family, best, found)))
+                refused.append(
+                    (f"{family.name}/{one.name}", why[one.name] or _later(product, family, one, best, found))
+                )
         if best is not None:
-            found = Pick(product, family, best, _meant(family, best), ())
+            found = Pick(product, family, best, _meant(product, family, best), ())
     if found is None:
         raise _none_takes(product, refused)
     return Pick(product, found.family, found.rung, found.why, tuple(refused))
@@ -195,16 +197,22 @@ def _named(product: Product, families: Mapping[str, Family], runs_on: Callable[[
     return Pick(product, family, asked, "it was asked for", ())
 
 
-def _later(family: Family, best: Rung | None, found: Pick | None) -> str:
+def _later(product: Product, family: Family, one: Rung, best: Rung | None, found: Pick | None) -> str:
     if best is None:
         return f"{found.name} takes it" if found else "another rung takes it"
-    return f"{family.name}/{best.name} is further up"
+    sizes = product.sizes(family.name)
+    there, here = time_of(best, sizes, product.dtype), time_of(one, sizes, product.dtype)
+    if there is None or here is None:
+        return f"{family.name}/{best.name} is further up"
+    return f"{family.name}/{best.name} is said to be as fast or faster: {there:.4g} us, this one {here:.4g}"
 
 
-def _meant(family: Family, rung: Rung) -> str:
+def _meant(product: Product, family: Family, rung: Rung) -> str:
     """The table's reason."""
     condition = f" ({rung.best_when} is not 0)" if rung.best_when else ""
-    return f"the last rung of {family.name} that takes it and is meant for it{condition}; {_TABLES[family.name]}"
+    us = time_of(rung, product.sizes(family.name), product.dtype)
+    which = "the last rung" if us is None else f"the fastest rung, by a cost of {us:.4g} us,"
+    return f"{which} of {family.name} that takes it and is meant for it{condition}; {_TABLES[family.name]}"
 
 
 def _none_takes(product: Product, refused: list[tuple[str, str]]) -> TilewrightError:

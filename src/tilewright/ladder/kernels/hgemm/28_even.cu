@@ -18,12 +18,14 @@
 #define TW_SHARERS 1
 #define TW_TOGETHER 1
 #define TW_AHEAD 1
+#define TW_ONCE 1
 #endif
 constexpr int PARTS = TW_PARTS;      // of K
 constexpr int SHARERS = TW_SHARERS;  // tiles, one beside the other: each brings some rows of a for all
 constexpr int CLUSTER = PARTS * SHARERS;
 constexpr int TOGETHER = TW_TOGETHER;  // clusters whose tiles are neighbours; 0: all begin at the beginning
 constexpr int AHEAD = TW_AHEAD;  // tiles of k whose part of b L2 fetches while the grid before still runs
+constexpr bool ONCE = TW_ONCE;   // b is more than L2 holds: its lines go first, and a's stay
 constexpr int BM = TW_BM;
 constexpr int BN = TW_BN;
 constexpr int BK = 64;  // 128 bytes: the width of the swizzle, and so of a box
@@ -103,7 +105,10 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
                 else
                     copy_box(tile, &a_map, k, first_row, full);
                 #pragma unroll
-                for (int n = 0; n < BN; n += 64) copy_box(tile + A_BYTES + n * 128, &b_map, first_column + n, k, full);
+                for (int n = 0; n < BN; n += 64) {
+                    if (ONCE) copy_box_once(tile + A_BYTES + n * 128, &b_map, first_column + n, k, full);
+                    else copy_box(tile + A_BYTES + n * 128, &b_map, first_column + n, k, full);
+                }
                 turn.next();
                 if (++k_tile == k_tiles) k_tile = 0;
             }

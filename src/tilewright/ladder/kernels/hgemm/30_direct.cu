@@ -9,7 +9,7 @@
 #include "dependent.cuh"
 #include "fetch.cuh"
 #include "mma.cuh"
-#include "streams.cuh"
+#include "words.cuh"
 
 #ifndef TW_GROUPS  // for the emulator; a card gets those of ladder.toml
 #define TW_GROUPS 1
@@ -18,6 +18,7 @@
 #define TW_PARTS 2
 #define TW_AHEAD 32
 #define TW_RESIDENT 1
+#define TW_ONCE 1
 #endif
 constexpr int GROUPS = TW_GROUPS;  // of 8 rows of a
 constexpr int SIDE = TW_SIDE;      // warps, one beside the other
@@ -25,6 +26,7 @@ constexpr int DEEP = TW_DEEP;      // warps that share the block's k, by turns
 constexpr int PARTS = TW_PARTS;    // of K: the blocks of a cluster
 constexpr int AHEAD = TW_AHEAD;    // rows of b that L2 fetches while the grid before still runs
 constexpr int RESIDENT = TW_RESIDENT;  // blocks for which a multiprocessor's registers have to suffice
+constexpr bool ONCE = TW_ONCE;         // b is more than L2 holds: its lines go first
 constexpr int BM = 8 * GROUPS;
 constexpr int WIDTH = 64;  // columns of a warp: lines of 128 bytes
 constexpr int BN = SIDE * WIDTH;
@@ -33,12 +35,6 @@ constexpr int THREADS = 32 * SIDE * DEEP;
 constexpr int FOURS = SIDE * GROUPS * 4 * 32;  // of a tile's sums, as lanes have them
 constexpr int SHARED_BYTES = DEEP * FOURS * 16;
 static_assert(AHEAD <= THREADS, "a thread fetches one row at the most");
-
-struct alignas(16) Words {
-    unsigned at[4];
-};
-
-__device__ __forceinline__ Words words_of(const Pack& pack) { return *reinterpret_cast<const Words*>(&pack); }
 
 // What a lane multiplies in one step: eight elements of each of eight rows of b, and of a row of a for each group.
 struct Step {
@@ -54,11 +50,11 @@ struct Step {
         if (!has_k) return;
         if (has_columns) {
             #pragma unroll
-            for (int j = 0; j < 8; ++j) b[j] = words_of(load_pack_once(of_b + j * ld_b));
+            for (int j = 0; j < 8; ++j) b[j] = ONCE ? load_words_gone(of_b + j * ld_b) : load_words_once(of_b + j * ld_b);
         }
         #pragma unroll
         for (int i = 0; i < GROUPS; ++i)
-            if (i * 8 < rows) a[i] = *reinterpret_cast<const Words*>(of_a + i * group);
+            if (i * 8 < rows) a[i] = load_words(of_a + i * group);
     }
 
     // Sums of columns 2 i and 2 i + 1 of the lane's eight: each of its two rows of a, by turns.
