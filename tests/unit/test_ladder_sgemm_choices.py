@@ -1,13 +1,14 @@
 """The tiles that SGEMM's rungs choose, held against times that an H200 measured; and what SGEMV's are at sizes.
 
 Where several candidates were timed at a size, the one that is chosen is one of them, and within 3 % of the best. Where
-one was timed, and is not chosen any more, it was slower than cuBLAS.
+one was timed, and is not chosen any more, it was slower than cuBLAS, or the size is another rung's.
 """
 
 from __future__ import annotations
 
 import pytest
 
+from tilewright.ladder.choosing import time_of
 from tilewright.ladder.family import load_family
 
 FAMILY = load_family("sgemm")
@@ -33,19 +34,28 @@ MEASURED: dict[tuple[int, int, int], tuple[float, dict[Tile, float]]] = {
     (64, 64, 64): (3.08, {(64, 64, 16, 8): 3.16}),
     (128, 128, 128): (4.25, {(64, 64, 16, 8): 3.27}),
     (256, 256, 256): (6.25, {(64, 64, 16, 8): 4.64}),
-    (768, 768, 768): (32.3, {(128, 128, 16, 2): 36.7}),
+    (768, 768, 768): (
+        32.2,
+        {(128, 128, 16, 2): 36.6, (64, 128, 16, 2): 37.1, (64, 64, 16, 2): 37.6, (64, 64, 16, 4): 28.8},
+    ),
     (1000, 1000, 1000): (50.1, {(128, 128, 16, 2): 60.5}),
     (1024, 4096, 1024): (175.9, {(128, 128, 16, 1): 176.3}),
-    (1536, 1536, 1536): (185.7, {(128, 128, 16, 1): 260.1}),
+    (1536, 1536, 1536): (
+        184.7,
+        {(128, 128, 16, 1): 258.7, (64, 128, 16, 2): 165.2, (64, 64, 16, 2): 173.0, (64, 64, 16, 1): 203.2},
+    ),
     (2000, 2000, 2000): (349.4, {(128, 128, 16, 1): 354.7}),
     (2048, 2048, 512): (90.3, {(128, 128, 16, 1): 89.2}),
-    (2560, 2560, 2560): (723.8, {(128, 128, 32, 1): 843.7}),
+    (2560, 2560, 2560): (
+        723.0,
+        {(128, 128, 32, 1): 843.7, (64, 128, 16, 2): 698.9, (64, 64, 16, 2): 722.5, (64, 64, 16, 1): 776.0},
+    ),
     (3072, 3072, 3072): (1281.2, {(128, 128, 32, 1): 1264.6}),
     (4096, 4096, 1024): (695.8, {(128, 128, 16, 1): 684.3}),
     (4096, 11008, 4096): (7375.0, {(128, 128, 32, 1): 6959.0}),
-    (128, 4096, 4096): (96.3, {(64, 64, 16, 4): 139.7}),
+    (128, 4096, 4096): (96.1, {(64, 64, 16, 4): 139.1, (64, 128, 16, 2): 112.8, (64, 64, 16, 8): 120.2}),
     (16, 4096, 4096): (95.2, {(64, 64, 16, 8): 78.6}),
-    (4096, 128, 4096): (100.9, {(64, 64, 16, 4): 141.6}),
+    (4096, 128, 4096): (100.3, {(64, 64, 16, 4): 140.4, (64, 128, 16, 2): 121.0, (64, 64, 16, 8): 123.5}),
     (256, 256, 16384): (57.2, {(64, 64, 16, 8): 110.8}),
     (6144, 6144, 6144): (9093.6, {(128, 128, 32, 1): 8933.1}),
     (8192, 1024, 8192): (2695.0, {(128, 128, 32, 1): 2676.2}),
@@ -66,7 +76,8 @@ def test_the_choice_is_the_best_that_was_measured_or_leaves_one_that_lost(shape:
     chosen = ours.get((bm, bn, bk, parts))
     if chosen is None:
         assert len(ours) == 1
-        assert min(ours.values()) > 1.03 * cublas
+        given = FAMILY.best(sizes(*shape), "float32", lambda arch: True).name
+        assert min(ours.values()) > 1.03 * cublas or given == "19_stream_k"
     else:
         assert chosen <= 1.03 * min(ours.values())
 
@@ -77,10 +88,7 @@ def test_the_model_knows_what_was_measured() -> None:
         for (bm, bn, _, parts), measured in ours.items():
             choice = {"TW_BM": bm, "TW_BN": bn, "TW_PARTS": parts}
             told = RUNG.cost_of(choice, sizes(*shape), "float32")
-            known = bm == bn == 128 and (parts == 1 or -(-shape[0] // 128) * -(-shape[1] // 128) <= 132)
-            told /= 1 if known or parts == 8 else 1.12
-            masked = shape == (1000, 1000, 1000)  # what the model does not explain: 60 us where it says 50
-            assert masked or abs(told / measured - 1) < 0.15, (shape, bm, bn, parts, told)
+            assert abs(told / measured - 1) < 0.15, (shape, bm, bn, parts, told)
 
 
 def test_what_the_model_is_for() -> None:
@@ -88,8 +96,47 @@ def test_what_the_model_is_for() -> None:
     shape = sizes(1536, 1536, 1536)
     whole = RUNG.cost_of({"TW_BM": 128, "TW_BN": 128, "TW_PARTS": 1}, shape, "float32")
     chosen = RUNG.at(shape, "float32").defines
-    assert (chosen["TW_BM"], chosen["TW_BN"], chosen["TW_PARTS"]) == (64, 64, 2)
+    assert (chosen["TW_BM"], chosen["TW_BN"], chosen["TW_PARTS"]) == (64, 128, 2)
     assert whole > 1.4 * min(RUNG.cost_of(choice, shape, "float32") for choice in RUNG.choices)
+
+
+# What won on an H200 where several rungs were timed together, and its microseconds where its cost is a time.
+WON = {
+    (1536, 1536, 1536): ("19_stream_k", 150.7),
+    (2560, 2560, 2560): ("19_stream_k", 662.2),
+    (128, 4096, 4096): ("21_parts_in_memory", 96.3),
+    (4096, 128, 4096): ("21_parts_in_memory", 97.2),
+    (256, 256, 16384): ("21_parts_in_memory", 55.9),
+    (768, 768, 768): ("21_parts_in_memory", 25.6),
+    (1000, 1000, 1000): ("17_left_over_first", 49.0),
+    (513, 511, 510): ("18_any_pitch", 14.3),
+    (1023, 1025, 1027): ("18_any_pitch", 97.7),
+    (2047, 2049, 2050): ("18_any_pitch", 523.6),
+    (256, 256, 256): ("16_split_k", 4.65),
+    (4096, 4096, 4096): ("16_split_k", 2680.9),
+    (1, 1, 1): ("20_little", 0.0),
+    (31, 33, 31): ("20_little", 0.0),
+    (131, 37, 20): ("20_little", 0.0),
+    (100, 100, 100): ("20_little", 0.0),
+    (128, 128, 128): ("20_little", 0.0),
+    (200, 200, 64): ("20_little", 0.0),
+}
+
+
+@pytest.mark.parametrize("shape", WON, ids=lambda shape: "x".join(map(str, shape)))
+def test_who_names_no_rung_gets_the_one_that_won(shape: tuple[int, int, int]) -> None:
+    name, measured = WON[shape]
+    rung = FAMILY.best(sizes(*shape), "float32", lambda arch: True)
+    assert rung.name == name
+    told = time_of(rung, sizes(*shape), "float32")
+    assert (told is None) == (not measured)
+    assert told is None or abs(told / measured - 1) < 0.1
+
+
+def test_a_round_of_tiles_that_is_full_is_not_shared_out() -> None:
+    rung = FAMILY.rung("19_stream_k")
+    assert not rung.is_meant_for(sizes(2048, 2048, 2048), "float32")  # 256 tiles on twice 132 places
+    assert rung.is_meant_for(sizes(3072, 3072, 3072), "float32")  # 4.4 rounds
 
 
 def test_the_fewer_rows_the_more_blocks_share_one() -> None:
@@ -98,9 +145,9 @@ def test_the_fewer_rows_the_more_blocks_share_one() -> None:
     def splits(rows: int, columns: int) -> int:
         return int(rung.at({"M": rows, "N": columns, "ld_a": columns}, "float32").defines["TW_SPLITS"])
 
-    assert splits(1, 1 << 24) == 528  # four on each of 132 SMs
-    assert splits(2, 1 << 24) * 2 == 528
-    assert [splits(rows, 1 << 22) for rows in (16, 64, 255)] == [33, 32, 32]
+    assert splits(1, 1 << 24) == 396  # three on each of 132 SMs
+    assert splits(2, 1 << 24) * 2 == 396
+    assert [splits(rows, 1 << 22) for rows in (16, 64, 255)] == [32, 32, 32]
     assert splits(1, 1 << 18) == 64  # stretches of 16 KiB
     assert splits(1, 65536) == 32
 
