@@ -48,7 +48,7 @@ TWINS = [
     ("sgemv", "06_short_rows", "first + lane * GROUPS", "first + lane"),
     ("sgemv", "06_short_rows", "min(first + i * GROUPS, M - 1)", "first + i * GROUPS"),
     ("sgemv", "07_last_block", "draws_last(tickets + row, SPLITS)", "true"),
-    ("sgemv", "07_last_block", "blockIdx.x * THREADS + threadIdx.x;\n", "threadIdx.x;\n"),
+    ("sgemv", "07_last_block", "TW_PACK + blockIdx.x * THREADS", "TW_PACK"),
 ]
 
 
@@ -72,8 +72,10 @@ def test_a_broken_twin_is_caught(family: str, rung: str, old: str, new: str) -> 
 
 
 # SGEMV as a card gets it: rung, M, N, a row's pitch. Lanes of a row from one to 32, rows that are no packs, split ones.
-SIZED = [("06", 5, 3, 3), ("06", 70, 64, 64), ("06", 71, 61, 64), ("06", 9, 1000, 1000), ("05", 1, 140_000, 140_000)]
-SIZED += [("07", 3, 70_001, 70_004)]
+SIZED = [
+    *(("06", 5, 3, 3), ("06", 70, 64, 64), ("06", 71, 61, 64), ("06", 9, 1000, 1000)),
+    *(("05", 1, 140_000, 140_000), ("07", 3, 70_001, 70_004)),
+]
 
 
 @pytest.mark.parametrize(("which", "rows", "columns", "pitch"), SIZED)
