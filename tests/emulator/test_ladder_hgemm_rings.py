@@ -77,6 +77,7 @@ def test_a_ring_that_goes_round_is_right(name: str) -> None:
     [
         ("24_persistent", (("TW_BN", 256), ("TW_STAGES", 4), ("TW_BLOCKS", 2), ("TW_GROUP", 2))),
         ("24_persistent", (("TW_BN", 192), ("TW_STAGES", 4), ("TW_BLOCKS", 2), ("TW_GROUP", 2))),
+        ("24_persistent", _tiles(BN=224, STAGES=4, BLOCKS=2, GROUP=2)),
         ("25_pingpong", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_BLOCKS", 2))),
         ("26_split_k", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_PARTS", 4))),
         ("27_shared_a", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_PARTS", 2), ("TW_SHARERS", 2))),
@@ -108,6 +109,20 @@ def test_a_ring_without_one_of_its_waits_or_arrivals_is_caught(name: str) -> Non
         assert any(not run_emulated(compiled, what, programs=broken, attempt=attempt).passed for attempt in (0, 1)), (
             mutant.name
         )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("is_left ? &c_left_map : &c_map", "&c_map"), ("store_sums<64>", "store_sums")]
+)
+def test_what_is_left_of_a_tile_has_boxes_of_its_own_width(old: str, new: str) -> None:
+    rung = FAMILY.rung("24_persistent")
+    text = rung.file.read_text("utf-8")
+    assert text.count(old) == 1
+    rung = replace(rung, defines={**rung.defines, **dict(_tiles(BN=96, STAGES=2, BLOCKS=2, GROUP=2))})
+    spec = rung_spec(FAMILY, rung, "bfloat16")
+    sizes = operation(FAMILY, "bfloat16", {"M": 70, "N": 136, "K": 72, "ld_a": 72, "ld_b": 136})
+    assert run_emulated(compile_rung(spec, Settings.from_environment()), sizes).message == ""
+    assert not run_emulated(compile_rung(spec, Settings.from_environment(), text=text.replace(old, new)), sizes).passed
 
 
 def test_a_product_goes_to_the_rung_that_was_fastest_there_and_takes_its_rows() -> None:

@@ -24,20 +24,23 @@ constexpr int BLOCKS = TW_BLOCKS;
 constexpr int GROUP = TW_GROUP;
 constexpr int THREADS = (1 + CONSUMERS) * 128;
 constexpr int A_BYTES = BM * BK * 2;
-constexpr int B_BYTES = BN * BK * 2;
+constexpr int BOXES = (BN + 63) / 64;  // of b's tile
+constexpr int B_BYTES = BOXES * 64 * BK * 2;
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int SLOTS = 2;              // boxes of a warpgroup's result that wait to be stored
 constexpr int BOX_BYTES = 64 * 128;   // 64 rows of 64 elements
+constexpr int LEFT = BN % 64;         // columns of the tile's last box
 constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + CONSUMERS * SLOTS * BOX_BYTES + 1024;
 // A block brings so many boxes of b's tile for all: whole ones where they can be shared out, else its rows of each.
 constexpr bool HAS_WHOLE_BOXES = BN % (64 * CLUSTER) == 0;
-constexpr int B_BOXES = HAS_WHOLE_BOXES ? BN / 64 / CLUSTER : BN / 64;
+constexpr int B_BOXES = HAS_WHOLE_BOXES ? BOXES / CLUSTER : BOXES;
 constexpr int B_BOX_ROWS = HAS_WHOLE_BOXES ? BK : BK / CLUSTER;
+static_assert(LEFT == 0 || LEFT == 32, "what is left of a tile's width has a map of its own");
 
 extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(THREADS, 1)
 hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ c, int M, int N, int K, int ld_a,
       int ld_b, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
-      const __grid_constant__ TensorMap c_map) {
+      const __grid_constant__ TensorMap c_map, const __grid_constant__ TensorMap c_left_map) {
     extern __shared__ unsigned char shared[];
     __shared__ Stages<STAGES> stages;
     unsigned char* tiles = aligned_for_swizzle(shared);
@@ -120,16 +123,20 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
             const Place place = place_of<GROUP>(tile, rows, columns);
             const int first_row = place.row * ROWS + rank * BM + part * 64;
             #pragma unroll
-            for (int box = 0; box < BN / 64; ++box) {
+            for (int box = 0; box < BOXES; ++box) {
+                const bool is_left = box == BN / 64;
                 unsigned char* slot = boxes + out.stage * BOX_BYTES;
                 if (thread == 0) wait_until_read<SLOTS - 1>();  // what lay there last has been stored
                 sync_warpgroups(1 + part);
                 #pragma unroll
-                for (int i = 0; i < 32; i += 8) store_sums(slot, thread, i / 4, &sums[box * 32 + i]);
+                for (int i = 0; i < (is_left ? LEFT / 2 : 32); i += 8) {
+                    if (is_left) store_sums<64>(slot, thread, i / 4, &sums[box * 32 + i]);
+                    else store_sums(slot, thread, i / 4, &sums[box * 32 + i]);
+                }
                 publish_to_copies();
                 sync_warpgroups(1 + part);
                 if (thread == 0) {
-                    store_box(&c_map, place.column * BN + box * 64, first_row, slot);
+                    store_box(is_left ? &c_left_map : &c_map, place.column * BN + box * 64, first_row, slot);
                     commit_stores();
                 }
                 out.next();

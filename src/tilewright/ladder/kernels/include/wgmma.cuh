@@ -131,12 +131,15 @@ __device__ __forceinline__ void arrive_at_barrier(int barrier) {
     asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(WARPGROUPS * 128) : "memory");
 }
 
-// Eight sums of each thread, as elements: 16 columns of a box of 64 rows by 64 columns with the 128-byte swizzle, from
-// chunk `chunk` (of 8 columns) on. Lane l gives the address of row l % 8 of matrix l / 8: upper and lower rows by turns.
+// Eight sums of each thread, as elements: 16 columns of a box of 64 rows by 64 columns with the 128-byte swizzle, or by 32
+// with that of 64 bytes, from chunk `chunk` (of 8 columns) on. Lane l gives the address of row l % 8 of matrix l / 8: upper
+// and lower rows by turns.
+template <int ROW_BYTES = 128>
 __device__ __forceinline__ void store_sums(unsigned char* box, int thread, int chunk, const float* sums) {
     const int lane = thread % 32;
     const int row = thread / 32 * 16 + lane % 16;
-    const unsigned to = shared_address(box + row * 128 + ((chunk + lane / 16) ^ row % 8) * 16);
+    const int place = (chunk + lane / 16) ^ row / (128 / ROW_BYTES) % (ROW_BYTES / 16);
+    const unsigned to = shared_address(box + row * ROW_BYTES + place * 16);
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
                  "r"(pack_word(&sums[0], TW_T())), "r"(pack_word(&sums[2], TW_T())), "r"(pack_word(&sums[4], TW_T())),
                  "r"(pack_word(&sums[6], TW_T()))
