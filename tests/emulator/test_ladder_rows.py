@@ -55,6 +55,9 @@ SIZED = [
     ("add_layernorm", "05", "float16", {"R": 2, "C": 1000}),
     ("add_rmsnorm", "06", "bfloat16", {"R": 2, "C": 4097}),  # its second row begins in the middle of a word
     ("add_layernorm", "06", "float16", {"R": 2, "C": 1531}),
+    ("softmax", "10", "bfloat16", {"R": 2, "C": 65544}),  # eight blocks, the last of which have no column
+    ("rmsnorm", "08", "float32", {"R": 1, "C": 33000}),
+    ("layernorm", "08", "bfloat16", {"R": 2, "C": 17000}),
 ]
 
 
@@ -189,6 +192,10 @@ BROKEN = [
     ("add_rmsnorm", "04", "<LANES>(values, share, others,", "<LANES>(values, share, share,", "short"),
     ("add_layernorm", "05", "add_shares<WORKERS>(values, share, others, sums_to",
      "add_shares<WORKERS>(values, share, others, to", "small"),
+    ("softmax", "10", "row + STAGES * clusters", "row + clusters", "rows"),
+    ("rmsnorm", "08", "wait_for(&rows.arrivals[ahead], phase);", "", "rows"),
+    ("layernorm", "08", "phase ^= 1;", "", "rows"),
+    ("layernorm", "08", "squares += board[part][1] + apart * apart * elements", "squares += board[part][1]", "small"),
     ("rope_half", "03", "const int heads = min(HEADS, H - head);", "const int heads = HEADS;", "strided"),
     ("rope_interleaved", "02", "a * cosine - b * sine", "a * cosine + b * sine", "small"),
     ("merge_attention", "03", "sums[j] *= kept;", "sums[j] *= 1.0f;", "parts"),
