@@ -15,7 +15,7 @@ from tilewright.ladder.packed import PackedLaunch
 from tilewright.ladder.specs import bound_launches, rung_spec
 from tilewright.launch.bind import BoundLaunch
 
-CONSTANTS = {"TW_T_BYTES": 2, "COLUMNS": 8, "ROWS": 8, "PACK": 8, "THREADS": 256}
+CONSTANTS = {"TW_T_BYTES": 2, "COLUMNS": 8, "ROWS": 8, "ALONG": 1, "PACK": 8, "THREADS": 256}
 
 
 def encoded(tensor: Any, address: int) -> np.ndarray:
