@@ -22,7 +22,7 @@ MEMORY = frozenset(
 
 
 def built(family: Family, rung: Rung, text: str | None = None) -> CompiledRung:
-    arch = "sm_90a" if (rung.min_arch or "").endswith("a") else "sm_90"
+    arch = rung.min_arch if rung.min_arch and rung.min_arch.endswith("a") else "sm_90"
     return compile_rung(rung_spec(family, rung, rung.dtypes[-1]), Settings.from_environment(), arch, text=text)
 
 
