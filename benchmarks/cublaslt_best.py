@@ -4,7 +4,7 @@
 
 prints a line of JSON: microseconds of each offer, in the heuristic's order, and of ``torch.mm``. As a module:
 ``best_of`` gives a call to be timed with others. It is the library that PyTorch brings, through its C interface ("Using
-the cuBLASLt API" in NVIDIA's documentation names the calls, the structures and the numbers below). Sums are float32, and
+the cuBLASLt API" in NVIDIA's documentation names the calls, structures and numbers below). Sums are float32, and
 parts of K are added up in it, as PyTorch does where reduced-precision reductions are off. Needs PyTorch and a card.
 """
 
