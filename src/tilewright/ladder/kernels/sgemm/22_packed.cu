@@ -12,15 +12,19 @@
 #ifndef TW_BM
 #define TW_BM 64
 #define TW_BN 64
+#define TW_TN 8
 #define TW_STAGES 4
 #define TW_BLOCKS 2
+#endif
+#ifndef TW_ROOM
+#define TW_ROOM 512
 #endif
 
 constexpr int BM = TW_BM;
 constexpr int BN = TW_BN;
 constexpr int BK = 16;
 constexpr int TM = 8;
-constexpr int TN = 8;
+constexpr int TN = TW_TN;
 constexpr int WM = 4 * TM;
 constexpr int WN = 8 * TN;
 constexpr int BLOCKS = TW_BLOCKS;  // that stay, at the most
@@ -28,7 +32,7 @@ constexpr int STAGES = TW_STAGES;
 constexpr int AHEAD = STAGES - 2;  // tiles: nobody reads any more, as a rule, where the next copy goes to
 constexpr int BAND = 8;            // rows of tiles that are made column by column
 constexpr int THREADS = (BM / TM) * (BN / TN);
-constexpr int ROOM = 512 / THREADS;  // blocks that an SM has registers for
+constexpr int ROOM = TW_ROOM / THREADS;  // blocks that an SM should have registers for
 constexpr int A_STAGE = BK * BM;
 constexpr int B_STAGE = BK * BN;
 constexpr int STAGE = A_STAGE + B_STAGE;
