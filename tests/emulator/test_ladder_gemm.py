@@ -41,6 +41,8 @@ TWINS = [
     ("sgemm", "22_packed", "number / STAGES - 1 & 1", "number / STAGES & 1"),
     ("sgemm", "22_packed", "first_k + warp + i < depth", "true"),
     ("sgemm", "22_packed", "column + 1 < N", "column < N"),
+    ("sgemm", "23_half_packed", "now.place.column * BN, now.first_step * BK", "now.place.column * BN, 0"),
+    ("sgemm", "24_mapped", "pair / 4 ^ i % 2 * 2", "pair / 4"),
     ("sgemv", "03_vector", "done = N / TW_PACK * TW_PACK;", "done = N;"),
     ("sgemv", "05_split_k", "max(begin, end / TW_PACK * TW_PACK)", "end / TW_PACK * TW_PACK"),
     ("sgemv", "05_split_k", "min(begin + length, (long long)N)", "begin + length"),

@@ -44,6 +44,6 @@ def test_rungs_with_vector_accesses_ask_for_whole_pieces() -> None:
         stores_pieces = "float4*>(&c[" in text or "float4*>(c)[" in text
         assert rung.align_bytes == (16 if stores_pieces else 1), rung.name
         for name, limit in ((n, rung.limits[f"ld_{n}"]) for n in "ab" if f"ld_{n}" in rung.limits):
-            pieces = (f"float4*>(&{name}[", f"&{name}[k * ld_{name} + column], 16", f"{name}_next, 16")
+            pieces = (f"float4*>(&{name}[", f"&{name}[k * ld_{name} + column], 16", f"{name}_next, 16", f"&{name}_map")
             copies_pieces = any(piece in text for piece in pieces)
             assert limit.multiple_of == (4 if copies_pieces else 1), (rung.name, name)
