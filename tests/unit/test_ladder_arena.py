@@ -65,6 +65,23 @@ def test_wrong_formulas_are_found() -> None:
     assert arena.check(arena.peer(twice)) == "it gives 2 arrays instead of 1"
 
 
+def test_a_product_whose_parts_are_added_in_halves_passes_as_a_peer_and_not_as_a_rung() -> None:
+    family = load_family("hgemm")
+    sizes = {"M": 64, "N": 64, "K": 2048, "ld_a": 2048, "ld_b": 64}
+    arena = Arena(torch, family, "bfloat16", sizes, "cpu")
+
+    def in_parts(c: Any) -> tuple[Any]:
+        a, b = (x.float() for x in c.inputs[:2])
+        halves = [(a[:, k : k + 512] @ b[k : k + 512]).bfloat16() for k in range(0, 2048, 512)]
+        return (((halves[0] + halves[1]) + (halves[2] + halves[3])),)
+
+    peer = arena.peer(Peer("in parts", in_parts))
+    assert arena.check(peer) == ""
+    assert "elements of c are wrong" in arena.check(replace(peer, kind="op"))
+    off = arena.peer(Peer("one term too few", lambda c: (c.inputs[0][:, 1:] @ c.inputs[1][1:],)))
+    assert "elements of c are wrong" in arena.check(off)
+
+
 def test_what_nobody_wrote_is_found() -> None:
     arena = arena_of(load_family("rmsnorm"), "bfloat16", "ragged")
     idle = replace(arena.peer(peers_of("rmsnorm")[0]), call=lambda: None, outputs=lambda _: arena.made())
