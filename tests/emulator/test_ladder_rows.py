@@ -119,12 +119,15 @@ def test_the_rung_for_a_length() -> None:
         "08_lanes", "08_lanes", "09_one_barrier", "09_one_barrier", "04_registers", "04_registers", "06_cluster",
         "06_cluster", "07_ring", "07_ring", "05_split",
     ]  # fmt: skip
-    # Enough rows for all SMs: rows that packs do not fit are a warp's; the others keep the registers of a block.
-    assert [best(c, "float16", rows=265) for c in (512, 520, 781, 1024, 1025)] == [
-        "08_lanes", "04_registers", "08_lanes", "04_registers", "04_registers",
+    # Enough rows for all SMs: short rows that packs do not fit are a warp's; one barrier, until registers run out.
+    assert [best(c, "float16", rows=265) for c in (512, 520, 781, 1024, 1025, 16384, 16392)] == [
+        "08_lanes", "09_one_barrier", "08_lanes", "09_one_barrier", "09_one_barrier", "09_one_barrier", "04_registers",
     ]  # fmt: skip
-    assert [best(32768, d, rows=264) for d in ("float32", "float16")] == ["07_ring", "04_registers"]  # for all SMs
-    assert best(32769, "float32", rows=264) == "07_ring"
+    assert [best(c, "float16", rows=265) for c in (8191, 8193)] == ["09_one_barrier", "04_registers"]
+    assert [best(32768, d, rows=264) for d in ("float32", "float16")] == ["04_registers", "04_registers"]
+    # Floats of 128 KiB and more a row, in packs: figures a row ahead, where there are rows for all.
+    assert [best(65536, "float32", rows=r) for r in (263, 264)] == ["07_ring", "10_told_ahead"]
+    assert best(65537, "float32", rows=264) == best(65536, "bfloat16", rows=264) == "07_ring"
     assert best(4096, "float32", rows=265) == "09_one_barrier"
     assert best(131073, "bfloat16") == "07_ring"
     assert best(131072, "float32", has_clusters=False) == "05_split"
@@ -142,14 +145,29 @@ def test_the_rung_for_many_rows() -> None:
     assert [best("rmsnorm", r, 4096, "float32") for r in (264, 265)] == [
         ("07_weights_ahead", 256), ("07_weights_ahead", 512),
     ]  # fmt: skip
-    assert best("rmsnorm", 265, 4097, "float32")[0] == best("rmsnorm", 265, 4096, "bfloat16")[0] == "03_registers"
-    assert best("layernorm", 265, 4096, "float32") == ("07_one_barrier", 256)
+    # Two packs a thread; four where means, weights and biases take the registers of more threads.
+    assert [best("rmsnorm", 265, c, "bfloat16") for c in (1024, 4096, 8192, 16384, 16392)] == [
+        ("07_weights_ahead", 64), ("07_weights_ahead", 256), ("07_weights_ahead", 512), ("07_weights_ahead", 512),
+        ("03_registers", 512),
+    ]  # fmt: skip
+    assert [best("layernorm", 265, c, "bfloat16") for c in (1024, 2048, 4096, 8192)] == [
+        ("07_one_barrier", 64), ("07_one_barrier", 64), ("07_one_barrier", 128), ("07_one_barrier", 256),
+    ]  # fmt: skip
+    assert [best("layernorm", 265, c, "float32") for c in (1024, 4096, 8192)] == [
+        ("07_one_barrier", 128), ("07_one_barrier", 256), ("07_one_barrier", 512),
+    ]  # fmt: skip
+    assert best("rmsnorm", 265, 4097, "float32") == ("07_weights_ahead", 512)
+    assert best("layernorm", 265, 16384, "bfloat16")[0] == "03_registers"
+    assert best("layernorm", 265, 16384, "float32")[0] == best("layernorm", 265, 32768, "bfloat16")[0] == "05_ring"
+    assert best("layernorm", 265, 65536, "bfloat16")[0] == best("rmsnorm", 265, 131072, "float32")[0] == "08_told_ahead"
+    assert best("rmsnorm", 265, 131073, "bfloat16")[0] == "05_ring"
     assert best("add_rmsnorm", 20000, 5003, "bfloat16") == ("06_words", 256)
     assert best("add_layernorm", 4096, 4097, "float16") == ("06_words", 512)
     assert best("add_layernorm", 4096, 4097, "float32") == ("05_one_barrier", 512)
-    assert best("add_layernorm", 4096, 4096, "float16")[0] == "02_fused"
     for name, rung in (("add_rmsnorm", "05_weights_ahead"), ("add_layernorm", "05_one_barrier")):
-        assert best(name, 265, 4096, "float32") == (rung, 512)
+        assert [best(name, 265, c, "bfloat16") for c in (1024, 4096, 8192)] == [(rung, 64), (rung, 256), (rung, 1024)]
+        assert [best(name, r, 4096, "float32") for r in (264, 265)] == [(rung, 256), (rung, 1024)]
+        assert best(name, 265, 16392, "bfloat16")[0] == "02_fused"
         assert [best(name, r, 32768, "bfloat16")[0] for r in (263, 264)] == ["03_cluster", "02_fused"]
         assert best(name, 264, 32767, "bfloat16")[0] == best(name, 264, 32768, "float32")[0] == "03_cluster"
 
