@@ -59,7 +59,7 @@ def inner(name: str) -> int:
 
 def outer(name: str, tool: str, limit_s: float) -> dict[str, object]:
     """One process under one tool."""
-    # cuda-core asks for parameters until the driver says that there are no more: an error of the interface, and no fault.
+    # cuda-core asks for parameters until the driver says that there are no more: that is no fault of a kernel.
     quiet = ["--report-api-errors", "no"] if tool == "memcheck" else []
     command = ["compute-sanitizer", "--tool", tool, *quiet, "--error-exitcode", str(FOUND), sys.executable, __file__]
     try:
