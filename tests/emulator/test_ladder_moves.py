@@ -35,6 +35,9 @@ SIZED = [
     ("rope_half", "06", "float32", {"STREAMS": 0}, {"tokens": 2, "H": 3, "D": 16, "ld_x": 48}),
     ("transpose", "06", "float32", {"ROWS": 32, "ALONG": 0}, {"M": 72, "N": 136, "ld_x": 136}),
     ("transpose", "06", "float32", {"COLUMNS": 16}, {"M": 72, "N": 136, "ld_x": 140}),
+    ("transpose", "06", "float32", {"COLUMNS": 16, "ALONG": 0}, {"M": 72, "N": 136, "ld_x": 136}),
+    ("transpose", "06", "bfloat16", {}, {"M": 64, "N": 72, "ld_x": 72}),  # few rows: tiles of as many
+    ("rope_half", "06", "float16", {}, {"tokens": 2, "H": 10, "D": 128, "ld_x": 1280}),  # blocks of 96
 ]  # fmt: skip
 
 
@@ -54,9 +57,69 @@ def test_the_rung_for_large_matrices() -> None:
     def best(dtype: str, rows: int, columns: int) -> str:
         return load_family("transpose").best({"M": rows, "N": columns, "ld_x": columns}, dtype, lambda arch: True).name
 
-    assert [best("float32", *size) for size in ((8192, 8192), (1024, 131072))] == ["07_words"] * 2
-    assert [best("float32", *size) for size in ((4096, 4096), (1 << 20, 64), (64, 1 << 20))] == ["06_tma"] * 3
-    assert best("float16", 8192, 8192) == "06_tma"
+    large = ((8192, 8192), (1024, 131072), (4096, 4096), (1 << 20, 64), (64, 1 << 20))
+    assert [best(dtype, *size) for dtype in ("float32", "float16") for size in large] == ["06_tma"] * 10
+    assert best("float32", 8191, 8191) == best("float16", 8190, 8192) == "07_words"
+
+
+def test_tiles_of_much_data_and_of_few_rows() -> None:
+    def tile(dtype: str, rows: int, columns: int) -> tuple[int, ...]:
+        rung = load_family("transpose").rung("06").at({"M": rows, "N": columns, "ld_x": columns}, dtype)
+        assert not rung.misfit({"M": rows, "N": columns, "ld_x": columns})
+        return tuple(rung.defines[name] for name in ("COLUMNS", "ROWS", "ALONG"))
+
+    assert tile("float32", 4096, 4096) == tile("float32", 64, 1 << 20) == (16, 16, 0)
+    assert tile("float32", 64, 1 << 23) == (16, 16, 1)  # more tiles along a row than a grid has down its second side
+    assert tile("float32", 2048, 4096) == tile("bfloat16", 8192, 8192) == (8, 16, 1)
+    assert tile("float16", 64, 1 << 20) == (8, 8, 1)
+
+
+ROPE = [
+    # Family, element type, tokens, heads and their elements, the rung, heads and threads of a block, past L1 or not.
+    ("rope_half", "bfloat16", 32768, 64, 64, "06_exchanged", (4, 128, 0)),
+    ("rope_half", "float32", 32768, 32, 128, "06_exchanged", (2, 128, 0)),
+    ("rope_half", "bfloat16", 1024, 32, 128, "06_exchanged", (4, 128, 1)),
+    ("rope_half", "bfloat16", 2048, 40, 128, "06_exchanged", (4, 160, 0)),
+    ("rope_half", "bfloat16", 64, 32, 128, "05_known", (2, 128, 1)),
+    ("rope_half", "bfloat16", 131072, 8, 128, "03_heads", None),  # of a token, a block has too little to do
+    ("rope_half", "bfloat16", 4096, 16, 256, "03_heads", None),
+    ("rope_half", "bfloat16", 32, 32, 128, "04_little", None),
+    ("rope_interleaved", "bfloat16", 32768, 64, 64, "05_known", (1, 128, 0)),
+    ("rope_interleaved", "bfloat16", 20001, 31, 64, "05_known", (1, 128, 0)),
+    ("rope_interleaved", "bfloat16", 1024, 32, 128, "05_known", (2, 128, 1)),
+    ("rope_interleaved", "float32", 32768, 32, 128, "05_known", (2, 128, 0)),
+    ("rope_interleaved", "bfloat16", 4096, 8, 64, "03_heads", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "dtype", "tokens", "heads", "length", "chosen", "defines"), ROPE)
+def test_the_rung_for_heads(
+    name: str, dtype: str, tokens: int, heads: int, length: int, chosen: str, defines: tuple[int, ...] | None
+) -> None:
+    sizes = {"tokens": tokens, "H": heads, "D": length, "ld_x": heads * length}
+    rung = load_family(name).best(sizes, dtype, lambda arch: True)
+    assert rung.name == chosen
+    assert defines is None or tuple(rung.defines[each] for each in ("HEADS", "THREADS", "STREAMS")) == defines
+
+
+def test_the_rung_for_rows_of_a_table() -> None:
+    def best(dtype: str, count: int, length: int) -> str:
+        sizes = {"N": count, "V": 1 << 20, "C": length, "ld_w": length}
+        return load_family("embedding").best(sizes, dtype, lambda arch: True).name
+
+    short = (("bfloat16", 128, 1024), ("bfloat16", 32768, 128), ("float32", 1000, 1000), ("float32", 5000, 96))
+    assert {best(*each) for each in short} == {"05_pieces"}
+    assert best("bfloat16", 32, 768) == best("bfloat16", 256, 2048) == "04_row"
+    assert best("bfloat16", 1 << 20, 32) == best("float32", 4096, 768) == "03_in_flight"
+    assert best("bfloat16", 1 << 20, 33) == "05_pieces"  # in no packs
+
+
+def test_any_few_parts_are_known() -> None:
+    chosen = [
+        load_family("merge_attention").best({"P": parts, "N": 99, "D": 64}, "bfloat16", lambda arch: True).name
+        for parts in (1, 4, 5, 8, 9)
+    ]
+    assert chosen == ["04_known"] * 4 + ["03_in_flight"]
 
 
 WIDE = {"M": 66, "N": 66, "ld_x": 69}
@@ -107,6 +170,12 @@ BROKEN = [
     ("add_rmsnorm", "06", "% 2 ? C - 1 : -1", "% 2 ? -1 : -1", "wide"),
     ("add_layernorm", "06", "C - 2 * words : 0", "0 : 0", "tiny_31"),
     ("add_layernorm", "06", "loose >= 0 ? end[0] - own_mean : 0.0f", "end[0] - own_mean", "tiny_31"),
+    ("softmax", "11", "if (loose >= 0) loose_bits = load_bits<1>(x + loose);", "", "tiny_31"),
+    ("softmax", "11", "!is_aligned_for<2>(y) == half", "true", "ragged"),
+    ("rmsnorm", "09", "lower | upper << 16", "upper | lower << 16", "tiny_31"),
+    ("rmsnorm", "09", "squares += end[0] * end[0];", "", "tiny_31"),
+    ("layernorm", "09", "is_aligned_for<2>(weight + half) && is_aligned_for<2>(bias + half)", "true", "tiny_31"),
+    ("layernorm", "09", "C - 2 * words : 0", "0 : 0", "tiny_31"),
     ("merge_attention", "04", "sums[j] *= scale;", "", "small"),
     ("merge_attention", "04", "if (row >= N) return;", "", "odd"),
 ]  # fmt: skip

@@ -58,6 +58,9 @@ SIZED = [
     ("softmax", "10", "bfloat16", {"R": 2, "C": 65544}),  # eight blocks, the last of which have no column
     ("rmsnorm", "08", "float32", {"R": 1, "C": 33000}),
     ("layernorm", "08", "bfloat16", {"R": 2, "C": 17000}),
+    ("softmax", "11", "bfloat16", {"R": 2, "C": 1531}),
+    ("rmsnorm", "09", "float16", {"R": 2, "C": 1531}),
+    ("layernorm", "09", "bfloat16", {"R": 2, "C": 4097}),
 ]
 
 
