@@ -233,6 +233,33 @@ def test_the_rung_for_rows() -> None:
         (1, 256, 1, 0, 1536), (8, 32, 2, 0, 1536), (32, 4, 8, 0, 1024), (256, 1, 4, 0, 1024), (512, 1, 3, 0, 1536),
         (256, 1, 3, 1, 1536), (512, 1, 8, 0, 1024),
     ]  # fmt: skip
+    assert [best(r, 33) for r in (5, 1_000_000)] == ["05_lanes", "03_vector"]
+
+
+def test_many_rows_that_leave_threads_idle_take_fewer_of_them() -> None:
+    rung = load_family("reduce_rows").rung("03")
+
+    def chosen(dtype: str, rows: int, columns: int) -> tuple[int, ...]:
+        defines = rung.at({"R": rows, "C": columns, "ld_x": columns}, dtype).defines
+        return tuple(defines[name] for name in ("WORKERS", "LOADS", "AHEAD"))
+
+    assert chosen("float32", 27000, 5000) == (256, 3, 1)  # 1,250 packs: 512 threads have 1,536 loads
+    assert chosen("float32", 132, 5000) == (512, 3, 0)  # there, who waits less is ahead
+    assert chosen("float32", 27000, 8192) == (512, 4, 0)
+    assert chosen("float32", 30000, 3000) == (256, 3, 0)
+    assert chosen("bfloat16", 20000, 5120) == chosen("bfloat16", 16384, 8193) == (128, 3, 1)
+
+
+def test_loose_elements_that_are_not_there_are_not_asked_for() -> None:
+    family = load_family("reduce_rows")
+    sizes = {"R": 2, "C": 5000, "ld_x": 5000}
+    rung = replace(family.rung("03"), defines={"WORKERS": 256, "ROWS": 1, "LOADS": 3, "AHEAD": 1, "ROOM": 1536})
+    what = operation(family, "float32", sizes)
+    assert (done := run_emulated(built(family, rung, "float32"), what)).passed, done.message
+    text = rung.file.read_text("utf-8")
+    careless = text.replace("if (worker + i * WORKERS < line.loose) loose", "loose")
+    assert careless != text
+    assert not run_emulated(built(family, rung, "float32", careless), what).passed
 
 
 def test_blocks_of_a_split_row_are_one_wave() -> None:
