@@ -66,7 +66,7 @@ def test_tiles_of_much_data_and_of_few_rows() -> None:
     def tile(dtype: str, rows: int, columns: int) -> tuple[int, ...]:
         rung = load_family("transpose").rung("06").at({"M": rows, "N": columns, "ld_x": columns}, dtype)
         assert not rung.misfit({"M": rows, "N": columns, "ld_x": columns})
-        return tuple(rung.defines[name] for name in ("COLUMNS", "ROWS", "ALONG"))
+        return tuple(int(rung.defines[name]) for name in ("COLUMNS", "ROWS", "ALONG"))
 
     assert tile("float32", 4096, 4096) == tile("float32", 64, 1 << 20) == (16, 16, 0)
     assert tile("float32", 64, 1 << 23) == (16, 16, 1)  # more tiles along a row than a grid has down its second side

@@ -241,7 +241,7 @@ def test_many_rows_that_leave_threads_idle_take_fewer_of_them() -> None:
 
     def chosen(dtype: str, rows: int, columns: int) -> tuple[int, ...]:
         defines = rung.at({"R": rows, "C": columns, "ld_x": columns}, dtype).defines
-        return tuple(defines[name] for name in ("WORKERS", "LOADS", "AHEAD"))
+        return tuple(int(defines[name]) for name in ("WORKERS", "LOADS", "AHEAD"))
 
     assert chosen("float32", 27000, 5000) == (256, 3, 1)  # 1,250 packs: 512 threads have 1,536 loads
     assert chosen("float32", 132, 5000) == (512, 3, 0)  # there, who waits less is ahead
