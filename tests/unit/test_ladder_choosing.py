@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.ladder.choosing import fastest, time_of
+from tilewright.ladder.choosing import fastest, may_be_meant, time_of, why_not
 from tilewright.ladder.family import Rung, load_family
 
 FAMILY = load_family("hgemm")
@@ -29,3 +29,28 @@ def test_the_fastest_is_taken_and_the_first_of_equals() -> None:
     assert fastest([same, slow, fast], SIZES, "float16") is same
     assert fastest([untimed, fast], SIZES, "float16") is untimed
     assert fastest([other, fast], SIZES, "float16") is other
+
+
+def test_a_rung_that_was_made_has_been_told_its_time() -> None:
+    """And it is the same rung, whatever it was told: costs are evaluated once."""
+    file = load_family("sgemm").rung("16_split_k")
+    sizes = {"M": 768, "N": 768, "K": 768, "ld_a": 768, "ld_b": 768}
+    made = file.at(sizes, "float32")
+    assert made.told == time_of(file, sizes, "float32") == time_of(made, sizes, "float32")
+    assert made == replace(made, told=None)
+    assert time_of(replace(made, told=1.5), sizes, "float32") == 1.5
+
+
+def test_what_is_not_meant_is_not_made_and_what_has_no_value_is_asked_again() -> None:
+    def runs(arch: str) -> bool:
+        return True
+
+    one = replace(rung("a", us="M // TILE"), best_when="M // N > 1")
+    for sizes, may in ((SIZES, False), ({**SIZES, "N": 8}, True), ({**SIZES, "N": 0}, True)):
+        assert may_be_meant(one, sizes, "float16") == may
+    assert why_not(one.at(SIZES, "float16"), SIZES, "float16", runs)
+    assert not may_be_meant(replace(one, best_when=""), SIZES, "int8")
+    nothing = {**SIZES, "N": 0}
+    assert "cannot be had" in why_not(
+        replace(one, sized={"X": "M // N"}).at(nothing, "float16"), nothing, "float16", runs
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import pytest
 from hypothesis import given, settings
@@ -133,3 +134,12 @@ def test_comparisons_give_one_or_zero_and_bind_least() -> None:
     assert parse("(N > 1) * 5").evaluate(NAMES) == 5
     with pytest.raises(TilewrightError, match="unexpected '='"):
         parse("a = b")
+
+
+def test_what_was_evaluated_goes_to_another_process_as_it_came() -> None:
+    expression = parse("ceil_div(M, 128) ** 2")
+    assert expression.evaluate({"M": 129}) == 4
+    other = pickle.loads(pickle.dumps(expression))
+    assert other == expression
+    assert other.evaluate({"M": 257}) == 9
+    assert other.names() == {"M"}

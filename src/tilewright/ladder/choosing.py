@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tilewright.errors import TilewrightError
+
 if TYPE_CHECKING:
     from tilewright.ladder.family import Rung
 
@@ -26,10 +28,28 @@ def why_not(rung: Rung, sizes: Mapping[str, int], dtype: str, runs_on: Callable[
     return ""
 
 
+def may_be_meant(rung: Rung, sizes: Mapping[str, int], dtype: str, address: int = 0) -> bool:
+    """False where `why_not` says so of the rung ``at`` the sizes, without having it made: that takes its cost."""
+    if dtype not in rung.dtypes:
+        return False
+    try:
+        return rung.is_meant_for(sizes, dtype, address)
+    except TilewrightError as error:  # no value, as where a size is zero: the rung may be unfit there, too
+        if error.code != "launch/bad_value":
+            raise
+        return True
+
+
 def time_of(rung: Rung, sizes: Mapping[str, int], dtype: str) -> float | None:
-    """Microseconds of the choice that a rung makes at sizes; None where its cost is no time, or it has none."""
+    """Microseconds of the choice that a rung makes at sizes; None where its cost is no time, or it has none.
+
+    Args:
+        rung: as the file has it, or ``at`` these sizes: then it has been told already.
+    """
     if not rung.cost or list(rung.cost)[-1] != TIME:
         return None
+    if rung.told is not None:
+        return rung.told
     return min(rung.cost_of(choice, sizes, dtype) for choice in rung.choices)
 
 

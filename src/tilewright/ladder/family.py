@@ -73,14 +73,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder.choosing import fastest, why_not
+from tilewright.ladder.choosing import fastest, may_be_meant, why_not
 from tilewright.launch.dtypes import DTYPES
-from tilewright.launch.expressions import Expression, parse
+from tilewright.launch.expressions import parse_once
 from tilewright.launch.toml_lines import read_lines
 
 KERNELS = Path(__file__).with_name("kernels")
@@ -201,6 +200,7 @@ class Rung:
         choices: sets of such defines. cost: expressions in those too, and in the ones before; the last is minimised.
         claims: what it has to show. line: in ``ladder.toml``.
         unfit: why it cannot be had at the sizes that it was asked for: one of its expressions has no value there.
+        told: what ``cost`` says of the choice that was made at those.
     """
 
     name: str
@@ -226,6 +226,7 @@ class Rung:
     claims: tuple[Claim, ...] = ()
     line: int | None = None
     unfit: str = ""
+    told: float | None = field(default=None, compare=False)
 
     def at(self, sizes: Mapping[str, int], dtype: str) -> Rung:
         """The rung as a card should have it at sizes: with the defines that ``sized`` makes of them.
@@ -249,23 +250,24 @@ class Rung:
         costs = [self.cost_of(choice, sizes, dtype) for choice in self.choices]
         made: dict[str, int] = dict(self.choices[costs.index(min(costs))]) if costs else {}  # the first of equals
         for name, text in self.sized.items():
-            made[name] = int(parse(text).evaluate_int({**names, **made}))  # a comparison is a bool
-        most = {name: parse(text).evaluate_int({**names, **made}) for name, text in self.sized_limits.items()}
+            made[name] = int(parse_once(text).evaluate_int({**names, **made}))  # a comparison is a bool
+        most = {name: parse_once(text).evaluate_int({**names, **made}) for name, text in self.sized_limits.items()}
         limits = {name: Limit(value, self.limits.get(name, Limit()).multiple_of) for name, value in most.items()}
-        return replace(self, defines={**self.defines, **made}, limits={**self.limits, **limits})
+        told = min(costs, default=None)
+        return replace(self, defines={**self.defines, **made}, limits={**self.limits, **limits}, told=told)
 
     def cost_of(self, choice: Mapping[str, int], sizes: Mapping[str, int], dtype: str) -> float:
         """What ``cost`` says of a choice; raises as `at`."""
         names: dict[str, int | float] = {**sizes, "item_bytes": DTYPES[dtype].item_bytes, **choice}
         told = 0.0
         for name, text in self.cost.items():
-            told = names[name] = float(_parsed(text).evaluate(names))
+            told = names[name] = float(parse_once(text).evaluate(names))
         return told
 
     def is_meant_for(self, sizes: Mapping[str, int], dtype: str, address: int = 0) -> bool:
         """Whether who names no rung should get this one, as far as its limits and the card allow."""
         names = {**sizes, "item_bytes": DTYPES[dtype].item_bytes, "address": address}
-        asked = not self.best_when or parse(self.best_when).evaluate_int(names) != 0
+        asked = not self.best_when or parse_once(self.best_when).evaluate_int(names) != 0
         return asked and all(limit.allows(sizes[name]) for name, limit in self.best_for.items())
 
     def misfit(self, sizes: Mapping[str, int]) -> str:
@@ -277,7 +279,7 @@ class Rung:
                 return f"{name} = {sizes[name]}; {self.name} takes {limit.text}"
         numbers = {name: value for name, value in self.defines.items() if not isinstance(value, str)}
         for words, text in self.needs.items():
-            if not parse(text).evaluate({**sizes, **numbers}):
+            if not parse_once(text).evaluate({**sizes, **numbers}):
                 return f"{self.name} needs {words}"
         return ""
 
@@ -342,7 +344,8 @@ class Family:
         Raises:
             TilewrightError: ``ladder/no_rung``.
         """
-        there = [rung.at(sizes, dtype) for rung in reversed(self.rungs)]
+        meant = [rung for rung in reversed(self.rungs) if may_be_meant(rung, sizes, dtype, address)]
+        there = [rung.at(sizes, dtype) for rung in meant]
         fits = [rung for rung in there if not why_not(rung, sizes, dtype, runs_on, address)]
         if fits:
             return fastest(fits, sizes, dtype)
@@ -365,12 +368,6 @@ class Family:
             if not name.startswith(CARD_SETS) and (rung is None or not rung.misfit(sizes))
             if within is None or all(value <= within[each] for each, value in sizes.items())
         )
-
-
-@lru_cache(maxsize=512)
-def _parsed(text: str) -> Expression:
-    """A line of a ``cost``, which is evaluated once for each choice."""
-    return parse(text)
 
 
 def load_families(folder: Path = KERNELS) -> tuple[Family, ...]:

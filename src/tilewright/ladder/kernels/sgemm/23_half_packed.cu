@@ -264,12 +264,12 @@ sgemm(const float* __restrict__ a_tiles, const float* __restrict__ b, float* __r
             expect_arrivals<THREADS / 32>(&ring.empty[stage]);
             init_arrivals(&ring.full[stage]);
         }
-        work.begin(M, N, K);
         prefetch_map(&b_map);
     }
     const Segment& now = work.now;
     unsigned number = 0;
     wait_for_previous_grid();
+    if (tid == 0) work.begin(M, N, K);
     #pragma unroll 1
     while (true) {
         __syncthreads();  // nobody reads any more what was to be done
