@@ -10,7 +10,8 @@ the first, and would take an operator for a constant in forward mode, so that it
 ``matmul`` is called in a way of its own, for layouts, batches and epilogues, over the rungs of two families, and
 ``explain_matmul`` tells what it chooses.
 
-An operator is registered with ``torch.library`` when its name is first asked for.
+An operator is registered with ``torch.library`` when its name is first asked for. A call goes to its function, which
+hands to PyTorch's dispatcher (``softmax.operator``) whatever is no repeat of an earlier call: see ``ladder.repeats``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tilewright.errors import EXIT_MISSING, TilewrightError
 from tilewright.ladder.family import KERNELS, Family, load_family
 from tilewright.ladder.family_file import ELEMENT
 from tilewright.ladder.matmul_op import explain_matmul, make_matmul
+from tilewright.ladder.repeats import Again, Repeats, told_apart
 from tilewright.ladder.specs import operation_spec
 from tilewright.ladder.views import row_major
 from tilewright.launch.expressions import Expression, Name, Number
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["explain_matmul", "make_operator"]  # and an operator for each family
 NAMESPACE = "tilewright"
-KEPT_RECIPES = 1024
+Launch = Callable[[str, dict[str, Any], dict[str, float]], Again | None]
 
 
 def __getattr__(name: str) -> Any:
@@ -47,16 +49,17 @@ def __dir__() -> list[str]:
     return sorted(file.parent.name for file in KERNELS.glob("*/ladder.toml"))
 
 
-def make_operator(family: Family, launch: Callable[..., None] | None = None) -> Any:
+def make_operator(family: Family, launch: Launch | None = None) -> Any:
     """Register a family with PyTorch.
 
     Args:
-        launch: what computes, called with the family's name, tensors by argument, numbers by argument; None for the
-            ladder's own kernels.
+        launch: what computes, called with the family's name, tensors by argument, numbers by argument; it returns what
+            would launch the same on other addresses, in that order, or None where it must be asked each time. None
+            for the ladder's own kernels.
 
     Returns:
-        The operator, a ``torch.library.CustomOpDef``: called as a function. It raises ``ops/forward_mode`` where
-        PyTorch computes derivatives along with values.
+        The operator: a function, and ``operator`` of it the ``torch.library.CustomOpDef`` behind it. It raises
+        ``ops/forward_mode`` where PyTorch computes derivatives along with values.
 
     Raises:
         TilewrightError: ``ops/no_torch`` (exit 3).
@@ -68,24 +71,60 @@ def make_operator(family: Family, launch: Callable[..., None] | None = None) -> 
         raise TilewrightError("ops/no_torch", "PyTorch is not installed.", {}, hint, EXIT_MISSING) from None
     shape = _Signature(family)
     run = launch or _Launcher()
+    repeats = Repeats(torch)
+    count = len(shape.inputs)
 
     def compute(*values: Any) -> Any:
         _refuse_forward_mode(family.name)
-        inputs, asked, numbers = shape.split(values)
-        outputs = shape.made_again(inputs, asked)
-        run(family.name, {**inputs, **outputs}, numbers)
-        return shape.returned(outputs)
+        tensors, others = values[:count], shape.others(values[count:], {})
+        assert others is not None, "PyTorch has compared the call with the schema"
+        numbers = tuple(map(told_apart, others))
+        made = repeats.again(tensors, numbers)
+        if made is None:
+            inputs, asked, named = shape.split(values)
+            outputs = shape.outputs(inputs, asked)
+            again = run(family.name, {**inputs, **outputs}, named)
+            made = tuple(outputs.values())
+            if again is not None:
+                repeats.keep(tensors, numbers, made, again)
+        return shape.returned(made)
 
     def fake(*values: Any) -> Any:
         _refuse_forward_mode(family.name)
         inputs, asked, _ = shape.split(values)
-        return shape.returned(shape.outputs(inputs, asked))
+        return shape.returned(tuple(shape.outputs(inputs, asked).values()))
 
     operator = torch.library.custom_op(
         f"{NAMESPACE}::{family.name}", compute, mutates_args=shape.changed, schema=shape.schema
     )
     operator.register_fake(fake)
-    return operator
+    return _function(shape, operator, repeats)
+
+
+def _function(shape: _Signature, operator: Any, repeats: Repeats) -> Any:
+    """What is called: for a repeat nothing else is."""
+    import torch
+
+    is_compiling = torch.compiler.is_compiling
+    count, is_one, is_bare = len(shape.inputs), len(shape.made) == 1, not shape.names[len(shape.inputs) :]
+    changes_inputs = bool(shape.changed)  # of which PyTorch counts the versions
+
+    def call(*values: Any, **named: Any) -> Any:
+        if is_compiling() or changes_inputs:
+            return operator(*values, **named)
+        if is_bare:
+            made = None if named or len(values) != count else repeats.direct(values, ())
+        else:
+            others = shape.others(values[count:], named)
+            made = None if others is None else repeats.direct(values[:count], tuple(map(told_apart, others)))
+        if made is None:
+            return operator(*values, **named)
+        return made[0] if is_one else made
+
+    call.__name__ = call.__qualname__ = shape.family.name
+    call.__doc__ = f"{shape.family.op}\n\nAs PyTorch has it: {shape.family.name}{shape.schema}"
+    call.operator = operator  # type: ignore[attr-defined]
+    return call
 
 
 def _refuse_forward_mode(name: str) -> None:
@@ -103,7 +142,7 @@ class _Launcher:
     def __init__(self) -> None:
         self._ladder: Any = None
 
-    def __call__(self, family: str, tensors: dict[str, Any], numbers: dict[str, float]) -> None:
+    def __call__(self, family: str, tensors: dict[str, Any], numbers: dict[str, float]) -> Again | None:
         import torch
 
         if self._ladder is None:
@@ -112,7 +151,11 @@ class _Launcher:
             self._ladder = Ladder()
         first = next(iter(tensors.values()))
         stream = torch.cuda.current_stream(first.device).cuda_stream if first.is_cuda else 0
-        self._ladder.call(family, tensors, scalars=numbers, stream=stream)
+        again = self._ladder.launched(family, tensors, scalars=numbers, stream=stream).again
+        if again is None:
+            return None
+        names = tuple(tensors)
+        return lambda pointers, stream: again(dict(zip(names, pointers, strict=True)), stream)
 
 
 class _Signature:
@@ -131,7 +174,7 @@ class _Signature:
         said = {_bare(e) for arg in self.inputs for e in (*(arg.shape or ()), *(arg.strides or ()))}
         self.asked = [name for name in self.sizes if name not in said]  # sizes that no input says
         self.names = [*(arg.name for arg in self.inputs), *self.asked, *(arg.name for arg in self.numbers)]
-        self._recipes: dict[Any, tuple[Any, ...]] = {}
+        self._defaults = {arg.name: _default(arg) for arg in self.numbers}
 
     @property
     def schema(self) -> str:
@@ -140,7 +183,9 @@ class _Signature:
             for i, arg in enumerate(self.inputs)
         ]
         parts += [f"SymInt {name}" for name in self.asked]
-        parts += [f"{'float' if arg.dtype.kind == 'float' else 'int'} {arg.name}={_value(arg)}" for arg in self.numbers]
+        parts += [
+            f"{'float' if arg.dtype.kind == 'float' else 'int'} {arg.name}={_default(arg)!r}" for arg in self.numbers
+        ]
         result = (
             "()"
             if not self.made
@@ -155,6 +200,15 @@ class _Signature:
         found = dict(zip(self.names, values, strict=False))
         inputs = {arg.name: found.pop(arg.name) for arg in self.inputs}
         return inputs, {name: found.pop(name) for name in self.asked}, found
+
+    def others(self, given: Sequence[Any], named: dict[str, Any]) -> tuple[Any, ...] | None:
+        """Sizes and numbers of a call, in order, with those that it does not say; None where they are not those."""
+        names = self.names[len(self.inputs) :]
+        said = dict(zip(names, given, strict=False))
+        if len(given) > len(names) or said.keys() & named.keys():
+            return None
+        whole = {**self._defaults, **said, **named}
+        return tuple([whole[name] for name in names]) if whole.keys() == set(names) else None
 
     def outputs(self, inputs: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
         """New tensors for the outputs, on the device of the inputs: contiguous, or as the flat input of that shape."""
@@ -180,26 +234,7 @@ class _Signature:
                 out[arg.name] = torch.empty(extents, dtype=dtype, device=first.device)
         return out
 
-    def made_again(self, inputs: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-        """`outputs`, worked out once for tensors of one kind: not for symbolic sizes."""
-        import torch
-
-        kinds = tuple((tuple(x.shape), x.stride(), x.dtype, x.device) for x in inputs.values())
-        key = (kinds, tuple(asked.values()))
-        recipe = self._recipes.get(key)
-        if recipe is None:
-            made = self.outputs(inputs, asked)
-            if len(self._recipes) >= KEPT_RECIPES:
-                self._recipes.clear()
-            self._recipes[key] = tuple((n, tuple(x.shape), x.stride(), x.dtype, x.device) for n, x in made.items())
-            return made
-        return {
-            name: torch.empty_strided(extents, strides, dtype=dtype, device=device)
-            for name, extents, strides, dtype, device in recipe
-        }
-
-    def returned(self, outputs: dict[str, Any]) -> Any:
-        made = tuple(outputs.values())
+    def returned(self, made: tuple[Any, ...]) -> Any:
         return None if not made else made[0] if len(made) == 1 else made
 
     def _sizes(self, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -243,7 +278,7 @@ def _extent(expression: Expression, sizes: dict[str, Any]) -> Any:
     return expression.evaluate_int({name: int(value) for name, value in sizes.items()})
 
 
-def _value(arg: ArgSpec) -> str:
+def _default(arg: ArgSpec) -> float | int:
     assert arg.value is not None
     value = arg.value.evaluate({})
-    return repr(float(value)) if arg.dtype.kind == "float" else str(int(value))
+    return float(value) if arg.dtype.kind == "float" else int(value)

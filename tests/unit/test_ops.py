@@ -50,7 +50,7 @@ def test_an_operator(operator: Any) -> None:
     x = torch.randn(5, 33)
     assert torch.equal(operator(x), x.t())
     assert operator(x[:, ::2]).shape == (17, 5)
-    torch.library.opcheck(operator, (x,))
+    torch.library.opcheck(operator.operator, (x,))
 
 
 def test_under_torch_compile(operator: Any) -> None:

@@ -154,8 +154,9 @@ def test_an_explanation_without_a_card() -> None:
     assert (told.rung, told.layout, told.epilogue) == ("matmul/20_persistent", "NT", "silu(a @ b + bias)")
     assert explain_matmul(x, w.t(), arch="sm_86").rung == "matmul/02_cp_async"
     assert explain_matmul(x[:, ::2], w[:, ::2].t(), arch="sm_86").rung == "matmul/01_strided"
-    on_meta = explain_matmul(x.to("meta"), w.t().to("meta"), arch="sm_90a", rung="20_persistent")
-    assert on_meta.grid == (8, 1, 1)
+    for rung in ("20_persistent", None):
+        on_meta = explain_matmul(x.to("meta"), w.t().to("meta"), arch="sm_90a", rung=rung)
+        assert on_meta == explain_matmul(x, w.t(), arch="sm_90a", rung=rung)
     with pytest.raises(TilewrightError, match=r"a lies on no card.*arch='sm_90a'"):
         explain_matmul(x, w.t())
     with pytest.raises(TilewrightError, match="nothing is launched"):

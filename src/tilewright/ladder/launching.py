@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.errors import EXIT_MISSING, TilewrightError
 from tilewright.gpu.device import GpuInfo, arch_mismatch, find_gpu
-from tilewright.gpu.driver import DeviceError, allow_shared_bytes, checked, faults, fill
+from tilewright.gpu.driver import DeviceError, allow_shared_bytes, checked, faults
 from tilewright.ladder.compiling import CompiledRung, compile_rung
 from tilewright.ladder.family import Family, Rung, load_family
 from tilewright.ladder.family_file import ELEMENT
 from tilewright.ladder.packed import PackedLaunch
+from tilewright.ladder.plans import Plan, Step, put
+from tilewright.ladder.repeats import told_apart
 from tilewright.ladder.specs import bound_launches, cleared_before, operation_spec, rung_spec
 from tilewright.ladder.views import DeviceView, bound_operation, device_view_of, flattened
 from tilewright.ladder.workspaces import Workspaces
-from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
+from tilewright.launch.bind import BoundLaunch, BoundScalar
 from tilewright.launch.tensor_maps import BoundTensorMap
 from tilewright.ptx.dependent import waits_first
 from tilewright.settings import Settings
@@ -29,30 +31,16 @@ _MAP_ALIGNMENT = 16  # CUDA Driver API, cuTensorMapEncodeTiled: globalAddress
 
 
 @dataclass(frozen=True)
-class _Step:
-    """One kernel of a plan.
+class Launched:
+    """A launch that was made.
 
     Attributes:
-        cleared: arrays that have to be zero before it.
-    """
-
-    launch: PackedLaunch
-    cleared: tuple[BoundArray, ...]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A rung at sizes, loaded on a card.
-
-    Attributes:
-        card: its ordinal. scratch: bytes of each array that is the rung's own, for one call. kept: those that stay.
+        again: makes it again, given the address of each array and a stream's handle: for arrays that are alike in all
+            but their addresses, and those aligned alike. None for arrays that are no tensors of PyTorch.
     """
 
     rung: Rung
-    card: int
-    steps: tuple[_Step, ...]
-    scratch: Mapping[str, int]
-    kept: Workspaces | None = None
+    again: Callable[[Mapping[str, int], int], Rung] | None
 
 
 class Ladder:
@@ -67,6 +55,7 @@ class Ladder:
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
         self._repeats: OrderedDict[Any, Plan] = OrderedDict()  # by PyTorch's tensors as they are
         self._contexts: dict[int, int] = {}
+        self._driver: Any = None  # once it is needed
         self._workspaces: dict[Any, Workspaces] = {}
         self._codes: list[Any] = []  # the loaded cubins, which must outlive their kernels
 
@@ -96,22 +85,47 @@ class Ladder:
             TilewrightError: ``gpu/none`` (exit 3); ``ladder/…`` for arrays and scalars that the family does not take,
                 naming the limit; ``ladder/launch`` where the driver refuses the launch.
         """
+        return self.launched(family, arrays, rung=rung, sizes=sizes, scalars=scalars, stream=stream).rung
+
+    def launched(
+        self,
+        family: str,
+        arrays: Mapping[str, Any],
+        *,
+        rung: str | None = None,
+        sizes: Mapping[str, int] | None = None,
+        scalars: Mapping[str, float] | None = None,
+        stream: int = 0,
+    ) -> Launched:
+        """`call`, and what launches the same again without looking at arrays. Raises what it does."""
         tensors = _tensors_key(arrays)
-        key = (family, rung, tensors, tuple((sizes or {}).items()), tuple((scalars or {}).items())) if tensors else None
+        key = (family, rung, tensors, tuple((sizes or {}).items()), _numbers_key(scalars or {})) if tensors else None
         try:
             plan = self._repeats.get(key) if key else None
             if plan is not None:
-                return self._run(plan, {name: array.data_ptr() for name, array in arrays.items()}, stream)
+                places = {name: array.data_ptr() for name, array in arrays.items()}
+                return Launched(self._run(plan, places, stream), self._again(family, plan))
             views = {name: device_view_of(name, array, stream) for name, array in arrays.items()}
             whole = self._family(family)
             check_scalars(whole, scalars or {})
             flat = flattened(whole, views)
             plan = self._planned(whole, flat, rung, sizes or {}, scalars or {})
-            if key and all(flat[name].pointer == view.pointer for name, view in views.items()):
+            is_kept = key is not None and all(flat[name].pointer == view.pointer for name, view in views.items())
+            if is_kept:
                 _keep(self._repeats, key, plan)
-            return self._run(plan, {name: view.pointer for name, view in flat.items()}, stream)
+            ran = self._run(plan, {name: view.pointer for name, view in flat.items()}, stream)
+            return Launched(ran, self._again(family, plan) if is_kept else None)
         except DeviceError as fault:
-            raise TilewrightError("ladder/launch", f"{family} could not be launched: {fault}.") from None
+            raise _not_launched(family, fault) from None
+
+    def _again(self, family: str, plan: Plan) -> Callable[[Mapping[str, int], int], Rung]:
+        def again(places: Mapping[str, int], stream: int) -> Rung:
+            try:
+                return self._run(plan, places, stream)
+            except DeviceError as fault:
+                raise _not_launched(family, fault) from None
+
+        return again
 
     def _family(self, name: str) -> Family:
         if name not in self._families:
@@ -129,7 +143,7 @@ class Ladder:
         dtype = element_type(family, views)
         first = next(iter(views.values()))
         shapes = tuple((n, v.shape, v.strides, v.dtype, v.device, v.pointer % _MOST_ALIGNED) for n, v in views.items())
-        key = (family.name, rung, dtype, shapes, tuple(sizes.items()), tuple(scalars.items()))
+        key = (family.name, rung, dtype, shapes, tuple(sizes.items()), _numbers_key(scalars))
         plan = self._plans.get(key)
         if plan is None:
             with on_card(first.device):
@@ -138,29 +152,24 @@ class Ladder:
         return plan
 
     def _run(self, plan: Plan, pointers: Mapping[str, int], stream: int) -> Rung:
-        with self._cards_context(plan.card):
-            own = {name: _Scratch(count_bytes, stream) for name, count_bytes in plan.scratch.items()}
-            places = dict(pointers)
-            if plan.kept is not None:
-                places |= plan.kept.at(stream)
-            for name, scratch in own.items():
-                places[name] = scratch.pointer
-            for step in plan.steps:
-                for array in step.cleared:
-                    fill(places[array.name], 0, array.storage_elements * array.dtype.item_bytes, stream)
-                step.launch(places.__getitem__, stream)
-            for scratch in own.values():
-                scratch.release()
-            return plan.rung
+        if self._is_current(plan.card):
+            put(plan, pointers, stream)
+        else:
+            with self._entered(plan.card):
+                put(plan, pointers, stream)
+        return plan.rung
 
-    def _cards_context(self, card: int) -> AbstractContextManager[None]:
-        """That card is the current one, as `on_card` has it; nothing to be done where it is."""
-        from cuda.bindings import driver
+    def _is_current(self, card: int) -> bool:
+        """Whether that card is the current one, as `on_card` has it."""
+        if self._driver is None:
+            from cuda.bindings import driver
 
-        current = int(checked(driver.cuCtxGetCurrent()))
-        if current and self._contexts.get(card) == current:
-            return nullcontext()
-        return self._entered(card)
+            self._driver = driver
+        code, context = self._driver.cuCtxGetCurrent()
+        if code:
+            checked((code,))
+        current = int(context)
+        return current != 0 and self._contexts.get(card) == current
 
     @contextmanager
     def _entered(self, card: int) -> Iterator[None]:
@@ -206,7 +215,7 @@ class Ladder:
             PackedLaunch(kernel.handle, _without_maps(one, views), waits_first(program.ptx, program.kernel))
             for kernel, one, program in zip(kernels, launches, compiled.programs, strict=True)
         ]
-        steps = tuple(_Step(*each) for each in zip(packed, cleared, strict=True))
+        steps = tuple(Step(*each) for each in zip(packed, cleared, strict=True))
         scratch = {
             b.name: b.storage_elements * b.dtype.item_bytes
             for one in launches
@@ -214,7 +223,8 @@ class Ladder:
             if b.name not in views
         }
         stay = {name: scratch.pop(name) for name in rung.kept}
-        return Plan(rung, card, steps, scratch, self._kept_by(rung, (family.name, dtype, card), stay))
+        is_bare = not (scratch or stay or any(cleared))
+        return Plan(rung, card, steps, scratch, self._kept_by(rung, (family.name, dtype, card), stay), is_bare)
 
     def _kept_by(self, rung: Rung, whose: tuple[Any, ...], arrays: Mapping[str, int]) -> Workspaces | None:
         """What a rung keeps on a card: the same at all sizes that give the arrays the same lengths."""
@@ -252,19 +262,8 @@ class Ladder:
         return self._loaded[key]
 
 
-class _Scratch:
-    """Memory of one call, in the order of its stream."""
-
-    def __init__(self, count_bytes: int, stream: int) -> None:
-        from cuda.bindings import driver
-
-        self._stream = stream
-        self.pointer = int(checked(driver.cuMemAllocAsync(max(count_bytes, 1), stream)))
-
-    def release(self) -> None:
-        from cuda.bindings import driver
-
-        driver.cuMemFreeAsync(self.pointer, self._stream)
+def _not_launched(family: str, fault: DeviceError) -> TilewrightError:
+    return TilewrightError("ladder/launch", f"{family} could not be launched: {fault}.")
 
 
 def low_bits(views: Mapping[str, DeviceView]) -> int:
@@ -369,6 +368,10 @@ def _tensors_key(arrays: Mapping[str, Any]) -> tuple[Any, ...] | None:
         lowest = array.data_ptr() % _MOST_ALIGNED
         out.append((name, tuple(array.shape), array.stride(), array.dtype, array.device, lowest))
     return tuple(out)
+
+
+def _numbers_key(scalars: Mapping[str, float]) -> tuple[Any, ...]:
+    return tuple((name, told_apart(value)) for name, value in scalars.items())
 
 
 def _keep(plans: OrderedDict[Any, Plan], key: Any, plan: Plan) -> None:

@@ -12,6 +12,7 @@ from tilewright.arch.arch import load_arch
 from tilewright.errors import EXIT_MISSING, TilewrightError
 from tilewright.ladder.products import Explanation, Pick, Product, explanation_of, operand_of, pick
 from tilewright.ladder.references.matmul import ACTIVATIONS
+from tilewright.ladder.repeats import Again, Repeats, told_apart
 
 NAME = "tilewright::matmul"
 SCHEMA = "(Tensor a, Tensor b, Tensor? bias, Tensor? c, float alpha, float beta, str activation, str? rung) -> Tensor"
@@ -155,7 +156,8 @@ class Launcher:
             self._ladder = Ladder()
         return self._ladder
 
-    def __call__(self, request: Request, alpha: float, beta: float, rung: str | None) -> None:
+    def __call__(self, request: Request, alpha: float, beta: float, rung: str | None) -> Again | None:
+        """Launch it. Returns what would do so again, given the addresses of a, b, bias, c and y."""
         import torch
 
         if not request.a.is_cuda:
@@ -165,20 +167,28 @@ class Launcher:
         name = found.family.name
         scalars = {"alpha": alpha, "beta": beta} if name == "matmul" else {}
         sizes = request.product.sizes(name)
-        self.ladder.call(
-            name, arrays_of(request, name), rung=found.rung.name, sizes=sizes, scalars=scalars, stream=stream
-        )
+        arrays = arrays_of(request, name)
+        again = self.ladder.launched(
+            name, arrays, rung=found.rung.name, sizes=sizes, scalars=scalars, stream=stream
+        ).again
+        if again is None:
+            return None
+        if name == "hgemm":
+            return lambda at, stream: again({"a": at[0], "b": at[1], "c": at[4]}, stream)
+        read = int(request.c is not None)  # beta of 0: an address, and nothing of it is read
+        return lambda at, stream: again({"a": at[0], "b": at[1], "bias": at[2], "c": at[3] * read, "y": at[4]}, stream)
 
 
 def make_matmul(
-    launch: Callable[[Request, float, float, str | None], None] | None = None,
+    launch: Callable[[Request, float, float, str | None], Again | None] | None = None,
     name: str = NAME,
     check: Callable[[str], None] = lambda _: None,
 ) -> Any:
     """Register the operator with PyTorch.
 
     Args:
-        launch: what computes, given a request, alpha, beta and the rung that is asked for; None for the kernels.
+        launch: what computes, given a request, alpha, beta and the rung that is asked for: see `Launcher`. None for
+            the kernels.
         check: called with the operator's name before each call; it raises where there is none.
 
     Returns:
@@ -193,13 +203,21 @@ def make_matmul(
         hint = "Install it: pip install 'tilewright[torch]'."
         raise TilewrightError("ops/no_torch", "PyTorch is not installed.", {}, hint, EXIT_MISSING) from None
     run = launch or Launcher()
+    repeats = Repeats(torch)
+    is_compiling = torch.compiler.is_compiling
 
     def compute(*values: Any) -> Any:
         check("matmul")
         a, b, bias, c, alpha, beta, activation, rung = values
+        others = (told_apart(alpha), told_apart(beta), activation, rung)
+        made = repeats.again((a, b, bias, c), others)
+        if made is not None:
+            return made[0]
         y = a.new_empty(shape_of(a, b, bias, c, activation))
         if y.numel():
-            run(request_of(a, b, bias, c, alpha, beta, activation, y), alpha, beta, rung)
+            again = run(request_of(a, b, bias, c, alpha, beta, activation, y), alpha, beta, rung)
+            if again is not None:
+                repeats.keep((a, b, bias, c), others, (y,), again)
         return y
 
     def fake(*values: Any) -> Any:
@@ -235,7 +253,10 @@ def make_matmul(
         Raises:
             TilewrightError: ``ladder/no_rung`` with why no rung takes it; ``ops/…`` for what is no product.
         """
-        y = operator(a, b, bias, c, alpha, beta, activation, rung)
+        made = None
+        if not is_compiling():
+            made = repeats.direct((a, b, bias, c), (told_apart(alpha), told_apart(beta), activation, rung))
+        y = operator(a, b, bias, c, alpha, beta, activation, rung) if made is None else made[0]
         if not explain:
             return y
         more = {"bias": bias, "c": c, "alpha": alpha, "beta": beta, "activation": activation, "rung": rung}

@@ -10,6 +10,7 @@ from tilewright.gpu.driver import checked, encode_tensor_map, launch_configurati
 from tilewright.launch.bind import BoundArray, BoundLaunch, BoundScalar
 from tilewright.launch.tensor_maps import BoundTensorMap
 
+KEPT_MAPS = 512  # of a launch: a layer's weights lie elsewhere than the next one's
 _SLOT_BYTES = 8
 _MAP_BYTES = 128  # CUDA Driver API, CUtensorMap; at a multiple of 64
 
@@ -51,7 +52,9 @@ class PackedLaunch:
         self._words = self._bytes.data.cast("B").cast("Q")
         self._addresses = np.array([self._bytes.ctypes.data + at for at in offsets], np.uint64)
         self._slots, self._maps = tuple(slots), tuple(maps)
-        self._encoded: dict[int, int] = {}
+        self._view = self._bytes.data.cast("B")
+        self._encoded: dict[tuple[int, int], bytes] = {}  # by place and address
+        self._driver = driver
         self._function = driver.CUfunction(int(kernel))
         self._configuration = launch_configuration(launch.grid, launch.block, launch.shared_bytes, is_dependent)
         self._parameters = int(self._addresses.ctypes.data)
@@ -66,16 +69,21 @@ class PackedLaunch:
         Raises:
             DeviceError: the driver refuses a tensor map, or the launch.
         """
-        from cuda.bindings import driver
-
         with self._lock:
             words = self._words
             for word, owner, behind in self._slots:
                 words[word] = pointer(owner) + behind
             for at, tensor in self._maps:
                 address = pointer(tensor.owner)
-                if self._encoded.get(at) != address:
-                    self._bytes[at : at + _MAP_BYTES] = encode_tensor_map(tensor, address)
-                    self._encoded[at] = address
+                self._view[at : at + _MAP_BYTES] = self._encoded.get((at, address)) or self._encode(at, tensor, address)
             self._configuration.hStream = stream
-            checked(driver.cuLaunchKernelEx(self._configuration, self._function, self._parameters, 0))
+            (code,) = self._driver.cuLaunchKernelEx(self._configuration, self._function, self._parameters, 0)
+        if code:
+            checked((code,))
+
+    def _encode(self, at: int, tensor: BoundTensorMap, address: int) -> bytes:
+        raw = encode_tensor_map(tensor, address).tobytes()
+        if len(self._encoded) >= KEPT_MAPS:
+            self._encoded.clear()
+        self._encoded[at, address] = raw
+        return raw
