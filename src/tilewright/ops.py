@@ -123,7 +123,7 @@ def _function(shape: _Signature, operator: Any, repeats: Repeats) -> Any:
 
     call.__name__ = call.__qualname__ = shape.family.name
     call.__doc__ = f"{shape.family.op}\n\nAs PyTorch has it: {shape.family.name}{shape.schema}"
-    call.operator = operator  # type: ignore[attr-defined]
+    call.operator, call.repeats = operator, repeats  # type: ignore[attr-defined]
     return call
 
 

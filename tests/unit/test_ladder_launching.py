@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tilewright import ops
 from tilewright.errors import TilewrightError
+from tilewright.gpu.driver import DeviceError
 from tilewright.ladder import launching
 from tilewright.ladder.family import load_families, load_family
-from tilewright.ladder.launching import check_scalars, on_card
+from tilewright.ladder.launching import Ladder, check_scalars, on_card
+from tilewright.ladder.plans import Plan, Step
 from tilewright.ladder.specs import operation_spec
 from tilewright.ladder.views import DeviceView, bound_operation, device_view_of, row_major
 
@@ -125,3 +129,70 @@ def test_what_is_loaded_once_takes_what_any_call_with_its_defines_does() -> None
                 names = set(re.findall(r"[A-Za-z_]\w*", text))
                 defines = {name for choice in (rung.sized, *rung.choices) for name in choice}
                 assert names <= {"item_bytes", *defines}, (family.name, rung.name, text)
+
+
+class Card:
+    """In a card's place: whose context is current, and what was put on which stream there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        driver = pytest.importorskip("cuda.bindings.driver")
+        self.current = 0
+        self.error: Any = driver.CUresult.CUDA_SUCCESS
+        self.put: list[tuple[int, dict[str, int], int]] = []
+        monkeypatch.setattr(driver, "cuCtxGetCurrent", lambda: (driver.CUresult.CUDA_SUCCESS, self.current))
+        monkeypatch.setattr(launching, "on_card", self.on_card)
+        self.ladder = Ladder()
+        monkeypatch.setattr(self.ladder, "_plan", self.plan)
+
+    @contextmanager
+    def on_card(self, index: int) -> Iterator[None]:
+        before, self.current = self.current, 100 + index
+        yield
+        self.current = before
+
+    def plan(self, family: Any, rung: Any, dtype: str, views: Any, sizes: Any, scalars: Any, card: int) -> Plan:
+        names = tuple(views)
+
+        def launch(pointer: Any, stream: int) -> None:
+            if self.error:
+                raise DeviceError("CUDA_ERROR_INVALID_VALUE")
+            self.put.append((self.current, {name: pointer(name) for name in names}, stream))
+
+        return Plan(family.rungs[0], card, (Step(launch, ()),), {}, None, True)  # type: ignore[arg-type]
+
+
+class Device(NamedTuple):
+    index: int
+
+
+def tensor(pointer: int, card: int = 0) -> Any:
+    shape = {"shape": (4,), "stride": lambda: (1,), "dtype": "torch.float32", "device": Device(card)}
+    return SimpleNamespace(is_cuda=True, is_neg=lambda: False, data_ptr=lambda: pointer, **shape)
+
+
+def test_a_launch_is_made_again_on_other_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = Card(monkeypatch)
+    made = card.ladder.launched("relu", {"x": tensor(0x1000), "y": tensor(0x2000)}, stream=3)
+    assert made.again is not None
+    made.again({"x": 0x5000, "y": 0x6000}, 4)
+    card.current = 100  # that card's own
+    made.again({"x": 0x7000, "y": 0x8000}, 5)
+    card.current = 107  # another one's: not left alone with a launch that is not for it
+    made.again({"x": 0x7000, "y": 0x8000}, 0)
+    assert [(where, stream) for where, _, stream in card.put] == [(100, 3), (100, 4), (100, 5), (100, 0)]
+    assert [places["x"] for _, places, _ in card.put] == [0x1000, 0x5000, 0x7000, 0x7000]
+    assert card.current == 107
+    card.error = 1
+    with pytest.raises(TilewrightError, match="relu could not be launched: CUDA_ERROR_INVALID_VALUE"):
+        made.again({"x": 0x7000, "y": 0x8000}, 0)
+
+
+def test_numbers_of_both_zeros_have_their_own_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = Card(monkeypatch)
+    planned: list[float] = []
+    true = card.plan
+    monkeypatch.setattr(card.ladder, "_plan", lambda *given: (planned.append(given[5]["epsilon"]), true(*given))[1])
+    x = {"x": tensor(0x1000), "weight": tensor(0x2000), "y": tensor(0x3000)}
+    for epsilon in (0.0, -0.0, 0.0, -0.0):
+        card.ladder.call("rmsnorm", x, scalars={"epsilon": epsilon})
+    assert [str(each) for each in planned] == ["0.0", "-0.0"]

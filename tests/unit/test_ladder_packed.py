@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cuda.bindings import driver
 
+from tilewright.gpu.driver import DeviceError
 from tilewright.gpu.executor import kernel_arguments
 from tilewright.ladder.family import load_family
 from tilewright.ladder.packed import PackedLaunch
@@ -69,3 +70,27 @@ def test_maps_begin_where_the_driver_wants_them(launch: BoundLaunch) -> None:
     assert maps
     assert all(packed._addresses[i] % 64 == 0 for i in maps)
     assert packed._configuration.numAttrs == 0
+
+
+def test_a_map_is_encoded_once_for_an_address(launch: BoundLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = Driver([arg.param_bytes for arg in launch.arguments])
+    monkeypatch.setattr(driver, "cuLaunchKernelEx", stand_in.launch)
+    asked: list[int] = []
+    monkeypatch.setattr(
+        "tilewright.ladder.packed.encode_tensor_map", lambda map_, at: (asked.append(at), encoded(map_, at))[1]
+    )
+    monkeypatch.setattr("tilewright.ladder.packed.KEPT_MAPS", 2)
+    packed = PackedLaunch(0, launch, is_dependent=False)
+    for x in (0x7000, 0x8000, 0x7000, 0x8000, 0xA000, 0x7000):
+        pointers = {"x": x, "y": 0x9000}
+        packed(pointers.__getitem__, 0)
+        assert stand_in.got[-1][0] == raw_of(launch, pointers)
+    assert asked == [0x7000, 0x8000, 0xA000, 0x7000]
+
+
+def test_a_refused_launch_is_an_error(launch: BoundLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = (driver.CUresult.CUDA_ERROR_INVALID_VALUE,)
+    monkeypatch.setattr(driver, "cuLaunchKernelEx", lambda *_: refused)
+    monkeypatch.setattr("tilewright.gpu.driver.describe", lambda code: "no")
+    with pytest.raises(DeviceError, match="INVALID_VALUE"):
+        PackedLaunch(0, launch, is_dependent=False)({"x": 0x7000, "y": 0x9000}.__getitem__, 0)

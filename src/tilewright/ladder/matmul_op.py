@@ -267,7 +267,7 @@ def make_matmul(
         found = ACTIVATIONS[activation]
         return matmul(a, b, bias=bias if with_bias else None, c=c if with_c else None, activation=found)
 
-    matmul.operator = operator  # type: ignore[attr-defined]
+    matmul.operator, matmul.repeats = operator, repeats  # type: ignore[attr-defined]
     matmul.of_family = of_family  # type: ignore[attr-defined]
     return matmul
 
