@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from cuda.bindings import driver
 
-from tilewright.gpu.driver import DeviceError
+from tilewright.gpu.driver import DeviceError, encode_tensor_map
 from tilewright.gpu.executor import kernel_arguments
 from tilewright.ladder.family import load_family
 from tilewright.ladder.packed import PackedLaunch
 from tilewright.ladder.specs import bound_launches, rung_spec
 from tilewright.launch.bind import BoundLaunch
+from tilewright.launch.tensor_maps import BoundTensorMap
 
 CONSTANTS = {"TW_T_BYTES": 2, "COLUMNS": 8, "ROWS": 8, "ALONG": 1, "PACK": 8, "THREADS": 256}
 
@@ -94,3 +95,12 @@ def test_a_refused_launch_is_an_error(launch: BoundLaunch, monkeypatch: pytest.M
     monkeypatch.setattr("tilewright.gpu.driver.describe", lambda code: "no")
     with pytest.raises(DeviceError, match="INVALID_VALUE"):
         PackedLaunch(0, launch, is_dependent=False)({"x": 0x7000, "y": 0x9000}.__getitem__, 0)
+
+
+def test_a_map_is_what_the_driver_wrote(launch: BoundLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = driver.CUtensorMap()
+    made.opaque = [driver.cuuint64_t(3 * word + 1) for word in range(16)]
+    monkeypatch.setattr(driver, "cuTensorMapEncodeTiled", lambda *_: (driver.CUresult.CUDA_SUCCESS, made))
+    (tensor,) = (arg for arg in launch.arguments if isinstance(arg, BoundTensorMap))
+    raw = encode_tensor_map(tensor, 0x7000)
+    assert raw.view(np.uint64).tolist() == [3 * word + 1 for word in range(16)]

@@ -6,6 +6,7 @@ is lost, and every later call in this process fails too.
 
 from __future__ import annotations
 
+import ctypes
 import re
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from tilewright.launch.tensor_maps import BoundTensorMap
+from tilewright.launch.tensor_maps import MAP_BYTES, BoundTensorMap
 
 if TYPE_CHECKING:
     import numpy as np
@@ -215,7 +216,7 @@ def encode_tensor_map(tensor: BoundTensorMap, address: int) -> np.ndarray:
     except DeviceError as fault:
         asked = f"{tensor.element} {tensor.dims}, pitches {tensor.pitches} bytes, box {tensor.box}, swizzle {swizzle}"
         raise DeviceError(fault.name, f"the tensor map '{tensor.name}' was refused: {asked}") from None
-    return np.array([int(word) for word in encoded.opaque], np.uint64).view(np.uint8)
+    return np.frombuffer(ctypes.string_at(encoded.getPtr(), MAP_BYTES), np.uint8)  # its words, one by one, take 4 us
 
 
 def launch_kernel(
