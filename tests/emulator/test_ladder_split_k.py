@@ -105,6 +105,7 @@ ON_A_CARD = [
     ("18_any_pitch", {"TW_BM": 64, "TW_BN": 64, "TW_STAGES": 2, "TW_PARTS": 8}, sizes(70, 37, 141, 143, 41)),
     # Eighteen steps of K for seven blocks: three come to a tile.
     ("22_packed", {"TW_BM": 64, "TW_BN": 64, "TW_STAGES": 4, "TW_BLOCKS": 7}, sizes(70, 37, 141, 143, 41)),
+    ("22_packed", {"TW_BM": 64, "TW_BN": 128, "TW_STAGES": 4, "TW_BLOCKS": 7}, sizes(70, 135, 40, 43, 135)),
     ("24_mapped", {"TW_BM": 64, "TW_BN": 64, "TW_STAGES": 4, "TW_BLOCKS": 7}, sizes(70, 36, 141, 144, 40)),
     ("19_stream_k", {"TW_BM": 128, "TW_BN": 128, "TW_STAGES": 3, "TW_BLOCKS": 2}, sizes(300, 128, 70)),
 ]
