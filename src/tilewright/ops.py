@@ -76,9 +76,8 @@ def make_operator(family: Family, launch: Launch | None = None) -> Any:
 
     def compute(*values: Any) -> Any:
         _refuse_forward_mode(family.name)
-        tensors, others = values[:count], shape.others(values[count:], {})
-        assert others is not None, "PyTorch has compared the call with the schema"
-        numbers = tuple(map(told_apart, others))
+        tensors, numbers = values[:count], shape.numbers_key(values[count:], {})
+        assert numbers is not None, "PyTorch has compared the call with the schema"
         made = repeats.again(tensors, numbers)
         if made is None:
             inputs, asked, named = shape.split(values)
@@ -106,17 +105,14 @@ def _function(shape: _Signature, operator: Any, repeats: Repeats) -> Any:
     import torch
 
     is_compiling = torch.compiler.is_compiling
-    count, is_one, is_bare = len(shape.inputs), len(shape.made) == 1, not shape.names[len(shape.inputs) :]
+    count, is_one, numbers_key = len(shape.inputs), len(shape.made) == 1, shape.numbers_key
     changes_inputs = bool(shape.changed)  # of which PyTorch counts the versions
 
     def call(*values: Any, **named: Any) -> Any:
         if is_compiling() or changes_inputs:
             return operator(*values, **named)
-        if is_bare:
-            made = None if named or len(values) != count else repeats.direct(values, ())
-        else:
-            others = shape.others(values[count:], named)
-            made = None if others is None else repeats.direct(values[:count], tuple(map(told_apart, others)))
+        numbers = numbers_key(values[count:], named)
+        made = None if numbers is None else repeats.direct(values[:count], numbers)
         if made is None:
             return operator(*values, **named)
         return made[0] if is_one else made
@@ -129,9 +125,9 @@ def _function(shape: _Signature, operator: Any, repeats: Repeats) -> Any:
 
 def _refuse_forward_mode(name: str) -> None:
     """PyTorch drops the tangents of an operator without a formula, and would go on with zeros."""
-    from torch.autograd import forward_ad
+    import torch
 
-    if getattr(forward_ad, "_current_level", -1) >= 0:
+    if getattr(torch.autograd.forward_ad, "_current_level", -1) >= 0:
         message = f"{name} has no derivative in forward mode (torch.func.jvp, jacfwd, dual numbers)."
         raise TilewrightError("ops/forward_mode", message, {}, "Call it outside, or use PyTorch's own operator.")
 
@@ -175,6 +171,7 @@ class _Signature:
         self.asked = [name for name in self.sizes if name not in said]  # sizes that no input says
         self.names = [*(arg.name for arg in self.inputs), *self.asked, *(arg.name for arg in self.numbers)]
         self._defaults = {arg.name: _default(arg) for arg in self.numbers}
+        self._usual_key = tuple(map(told_apart, self._defaults.values()))
 
     @property
     def schema(self) -> str:
@@ -201,14 +198,17 @@ class _Signature:
         inputs = {arg.name: found.pop(arg.name) for arg in self.inputs}
         return inputs, {name: found.pop(name) for name in self.asked}, found
 
-    def others(self, given: Sequence[Any], named: dict[str, Any]) -> tuple[Any, ...] | None:
-        """Sizes and numbers of a call, in order, with those that it does not say; None where they are not those."""
+    def numbers_key(self, given: Sequence[Any], named: dict[str, Any]) -> tuple[Any, ...] | None:
+        """Sizes and numbers of a call, in order, with those that it leaves out, as `Repeats` has them; None where a
+        call has others."""
+        if not given and not named and not self.asked:
+            return self._usual_key
         names = self.names[len(self.inputs) :]
         said = dict(zip(names, given, strict=False))
         if len(given) > len(names) or said.keys() & named.keys():
             return None
         whole = {**self._defaults, **said, **named}
-        return tuple([whole[name] for name in names]) if whole.keys() == set(names) else None
+        return tuple([told_apart(whole[name]) for name in names]) if whole.keys() == set(names) else None
 
     def outputs(self, inputs: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
         """New tensors for the outputs, on the device of the inputs: contiguous, or as the flat input of that shape."""

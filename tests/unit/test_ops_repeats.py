@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import warnings
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -311,6 +312,17 @@ def test_products_are_repeated_on_their_own_arrays(matmul: Any, monkeypatch: pyt
         matmul(torch.randn(5, 8), torch.randn(8, 16), activation="tanh")
 
 
+def test_each_argument_of_a_product_makes_it_another_one(matmul: Any) -> None:
+    a, b, c, bias = torch.randn(5, 8), torch.randn(8, 16), torch.randn(5, 16), torch.randn(16)
+    usual = {"alpha": 1.0, "beta": 0.0, "activation": "none", "rung": None, "bias": bias, "c": c}
+    others = {"alpha": 2.0, "beta": -0.0, "activation": "relu", "rung": "01_strided", "bias": None, "c": None}
+    matmul.repeats._kept.clear()
+    for count, (name, value) in enumerate([("beta", 0.0), *others.items()], start=1):
+        for _ in range(2):
+            matmul(a, b, **{**usual, name: value})
+        assert len(matmul.repeats._kept) == count, name
+
+
 def test_the_arrays_of_a_product_go_to_a_familys_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     places: list[dict[str, int]] = []
     launched = SimpleNamespace(again=lambda at, stream: places.append(dict(at)))
@@ -329,3 +341,11 @@ def test_the_arrays_of_a_product_go_to_a_familys_arguments(monkeypatch: pytest.M
         else:
             want |= {"c": made.data_ptr()}
         assert places.pop() == want
+
+
+def test_what_is_kept_keeps_no_array(norm: Any, matmul: Any) -> None:
+    x, weight = values(4, 16)
+    made = [norm(x, weight), matmul(x, torch.randn(16, 8))]
+    gone = [weakref.ref(each) for each in (x, weight, *made)]
+    del x, weight, made
+    assert [each() for each in gone] == [None] * 4
