@@ -33,7 +33,7 @@ def stand_ins() -> Iterator[None]:
     import torch
     from cuda.bindings import driver
 
-    from tilewright.ladder import launching, matmul_op, packed, plans, repeats
+    from tilewright.ladder import launching, matmul_op, packed, plans, repeats, workspaces
     from tilewright.ladder.compiling import constants_of
     from tilewright.ladder.specs import rung_spec
 
@@ -57,6 +57,7 @@ def stand_ins() -> Iterator[None]:
         (launching, "allow_shared_bytes", lambda *_: None),
         (launching, "waits_first", lambda *_: True),
         (plans, "fill", lambda *_: None),
+        (workspaces, "_zeros", lambda _: 1 << 20),
         (packed, "encode_tensor_map", lambda *_: blank),
         (driver, "cuLaunchKernelEx", lambda *_: done),
         (driver, "cuCtxGetCurrent", lambda: (*done, _CONTEXT)),
