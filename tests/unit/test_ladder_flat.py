@@ -91,18 +91,18 @@ def test_operators_of_any_rank_and_of_sizes_that_no_tensor_says() -> None:
     ):
         assert torch.equal(relu(x), functional.relu(x))
         assert relu(x).stride() == x.stride()
-        torch.library.opcheck(relu, (x,))
+        torch.library.opcheck(relu.operator, (x,))
     family = load_family("embedding")
     embedding = ops.make_operator(family, stand_in(lambda indices, weight, _: functional.embedding(indices, weight)))
     inputs = (torch.tensor([[0, 2, 1], [1, 1, 4]]), torch.randn(5, 8))
     assert torch.equal(embedding(*inputs), functional.embedding(*inputs))
-    torch.library.opcheck(embedding, inputs)
+    torch.library.opcheck(embedding.operator, inputs)
     family = load_family("histogram")
     histogram = ops.make_operator(family, stand_in(lambda x, y: torch.bincount(x.flatten(), minlength=len(y))))
     x = torch.randint(0, 9, (40, 3), dtype=torch.int32)
     assert histogram(x, 9).dtype == torch.int64
     assert torch.equal(histogram(x, 9), torch.bincount(x.flatten(), minlength=9))
-    torch.library.opcheck(histogram, (x, 9))
+    torch.library.opcheck(histogram.operator, (x, 9))
 
 
 def test_rungs_that_families_share() -> None:
