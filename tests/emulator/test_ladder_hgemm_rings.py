@@ -23,6 +23,8 @@ SIZES = {"M": 300, "N": 136, "K": 200, "ld_a": 208, "ld_b": 144}
 FEW = {"M": 70, "N": 72, "K": 328, "ld_a": 328, "ld_b": 72}
 # Twelve tiles for three blocks, or six for two clusters, and three more of which one warpgroup has rows: light ones.
 STREAM = {"M": 560, "N": 264, "K": 200, "ld_a": 208, "ld_b": 264}
+# A tile each for two clusters, and a row and eight columns more.
+RIM = {"M": 513, "N": 72, "K": 200, "ld_a": 200, "ld_b": 72}
 # By rung: where it is run, and mutants that are no faults.
 _FRESH = "proxy_fence_dropped.0"  # nothing but fresh mbarriers lies before it, and fence.mbarrier_init publishes those
 _ONE_WARPGROUP = "empty_wait_dropped.0"  # it alone reads the stage, and its products are over: all four warps' at once
@@ -38,6 +40,7 @@ CASES = {
     "28_even": (FEW, {_FRESH, "proxy_fence_dropped.1"}),
     "29_fringe": (SIZES, {_FRESH}),
     "31_stream_k": (STREAM, {_FRESH}),
+    "33_rim": (RIM, {_FRESH}),
 }
 EVERY = int(os.environ.get("TILEWRIGHT_HGEMM_MUTANTS", "8"))  # of the mutants, one in so many is looked at
 TWO_WARPGROUPS = (("TW_BM", 128), ("TW_BN", 64), ("TW_STAGES", 2), ("TW_PARTS", 2))
@@ -53,6 +56,7 @@ MORE = {
     "27_shared_a": (*TWO_WARPGROUPS, ("TW_SHARERS", 2)),
     "29_fringe": ONE_BLOCK,
     "31_stream_k": _tiles(BN=128, STAGES=2, BLOCKS=4, GROUP=8, CLUSTER=2),
+    "33_rim": _tiles(BN=64, STAGES=2, BLOCKS=4, GROUP=8, QUICK=1, RIM=16),
 }
 
 
@@ -202,3 +206,41 @@ def test_a_twin_whose_parts_of_a_tile_do_not_meet_is_caught(old: str, new: str) 
     )
     what = operation(FAMILY, "bfloat16", STREAM)
     assert not all(run_emulated(broken, what, attempt=attempt).passed for attempt in (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "tiles"),
+    [
+        (257, 264, _tiles(BN=256, STAGES=4, BLOCKS=4, GROUP=2, QUICK=2, RIM=16)),
+        (264, 488, _tiles(BN=224, STAGES=4, BLOCKS=4, GROUP=2, QUICK=2, RIM=16)),
+        (770, 72, _tiles(BN=64, STAGES=2, BLOCKS=4, GROUP=2, QUICK=1, RIM=16)),
+        (9, 16, _tiles(BN=64, STAGES=2, BLOCKS=4, GROUP=2, QUICK=1, RIM=16)),  # no tile at all
+    ],
+)
+def test_what_is_a_little_more_than_tiles_is_no_tile_and_right(
+    m: int, n: int, tiles: tuple[tuple[str, int], ...]
+) -> None:
+    compiled = built("33_rim", *tiles)
+    assert compiled.spill_bytes == 0
+    sizes = {"M": m, "N": n, "K": 328, "ld_a": 328, "ld_b": n}
+    assert run_emulated(compiled, operation(FAMILY, "bfloat16", sizes), attempt=1).message == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("blockIdx.x - busy + i * idle", "blockIdx.x - busy + i"),
+        ("idle * QUICK + blockIdx.x", "idle * QUICK + blockIdx.x + 1"),
+        ("rows * ROWS, columns * BN)", "rows * ROWS, N)"),
+        ("rows * ROWS, columns * BN)", "M, columns * BN)"),
+    ],
+)
+def test_a_twin_that_leaves_out_some_of_the_rim_is_caught(old: str, new: str) -> None:
+    rung = FAMILY.rung("33_rim")
+    text = rung.file.read_text("utf-8")
+    assert old in text
+    rung = replace(rung, defines={**rung.defines, **dict(_tiles(BN=64, STAGES=2, BLOCKS=4, GROUP=2, QUICK=2, RIM=16))})
+    twin = compile_rung(rung_spec(FAMILY, rung, "bfloat16"), Settings.from_environment(), text=text.replace(old, new))
+    # Three tiles for two clusters: the second one's blocks take two pieces each of five in the last round.
+    what = operation(FAMILY, "bfloat16", {"M": 769, "N": 72, "K": 72, "ld_a": 72, "ld_b": 72})
+    assert not run_emulated(twin, what, attempt=1).passed

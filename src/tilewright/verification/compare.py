@@ -107,7 +107,8 @@ def _pieces(
     blank = None if unwritten is None else unwritten.reshape(-1)
     for start in range(0, got.size, PIECE):
         end = start + PIECE
-        piece = got[start:end].astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a wrong result may have signalling NaNs
+            piece = got[start:end].astype(np.float64)
         yield start, piece, need[start:end], None if blank is None else blank[start:end]
 
 
