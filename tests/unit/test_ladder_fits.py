@@ -89,3 +89,28 @@ def test_tiles_of_a_product_of_many_rows_fit_a_grid(columns: int, rung: str) -> 
     sizes = {"M": 5_000_000, "N": columns, "K": 8, "ld_a": 8, "ld_b": columns}
     assert chosen("sgemm", "float32", sizes).name == rung
     assert launched("sgemm", "float32", sizes)
+
+
+MOST = 2147482624  # a size to which a kernel may add its tiles and stages, in 32 bits
+
+
+@pytest.mark.parametrize("name", ["igemm", "w8a8", "matmul"])
+def test_no_product_adds_a_tile_to_a_size_that_is_next_to_2_to_the_31(name: str) -> None:
+    family = load_family(name)
+    small = {each: 1 if each.startswith("step") else 16 for each in family.sizes["default"]} | {"B": 1}
+    small |= {each: 0 for each in small if each.startswith(("with", "activation", "batch"))}
+    for size in ("M", "N", "K"):
+        most = small | {size: MOST // 16 * 16}
+        assert not family.best(most, family.dtypes[0], lambda least: runs_code(least, "sm_90")).misfit(most)
+        for value in (MOST + 16, (1 << 31) - 1):
+            sizes = small | {size: value}
+            for rung in family.rungs:
+                assert f"{size} = {value}; {rung.name} takes" in rung.at(sizes, family.dtypes[0]).misfit(sizes)
+            with pytest.raises(TilewrightError, match=f"{size} = {value}"):
+                family.best(sizes, family.dtypes[0], lambda least: runs_code(least, "sm_90"))
+
+
+def test_heads_of_no_element_are_refused_by_name() -> None:
+    with pytest.raises(TilewrightError, match="01_scalar needs heads of an element or more"):
+        chosen("merge_attention", "float32", {"P": 9, "N": 5, "D": 0})
+    assert chosen("merge_attention", "float32", {"P": 9, "N": 0, "D": 0})
