@@ -30,6 +30,7 @@ SIZED = [
     ("merge_attention", "04", "float32", {}, {"P": 2, "N": 33, "D": 40}),
     ("merge_attention", "04", "bfloat16", {}, {"P": 3, "N": 7, "D": 33}),
     ("merge_attention", "04", "float16", {}, {"P": 8, "N": 5, "D": 64}),
+    ("merge_attention", "04", "bfloat16", {}, {"P": 0, "N": 5, "D": 7}),  # of no part: zeros, and -inf
     ("rope_half", "05", "bfloat16", {"HEADS": 4}, {"tokens": 2, "H": 7, "D": 80, "ld_x": 568}),
     ("rope_half", "06", "bfloat16", {}, {"tokens": 2, "H": 5, "D": 64, "ld_x": 384}),
     ("rope_half", "06", "float32", {"STREAMS": 0}, {"tokens": 2, "H": 3, "D": 16, "ld_x": 48}),
