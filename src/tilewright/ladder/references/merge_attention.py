@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 def merge_attention(values: np.ndarray, logs: np.ndarray, **_: object) -> dict[str, np.ndarray]:
     """Each part weighed by the exponential of its logarithm. ``values``: [P, N, D]; ``logs``: [P, N].
 
-    A part whose logarithm is -inf counts for nothing, whatever its values are; without any other, or without any part, the
-    result is 0.
+    A part whose logarithm is -inf counts for nothing, whatever its values are; without any other, or without
+    any part, the result is 0.
     """
     import numpy as np
 
