@@ -124,9 +124,11 @@ def test_the_rung_for_a_length() -> None:
     ]  # fmt: skip
     # Enough rows for all SMs: short rows that packs do not fit are a warp's; one barrier, until registers run out.
     assert [best(c, "float16", rows=265) for c in (512, 520, 781, 1024, 1025, 16384, 16392)] == [
-        "08_lanes", "09_one_barrier", "08_lanes", "09_one_barrier", "09_one_barrier", "09_one_barrier", "04_registers",
+        "08_lanes", "09_one_barrier", "08_lanes", "09_one_barrier", "11_words", "09_one_barrier", "04_registers",
     ]  # fmt: skip
-    assert [best(c, "float16", rows=265) for c in (8191, 8193)] == ["09_one_barrier", "04_registers"]
+    # Odd rows of halves, to words; those of floats have no packs either.
+    assert [best(c, "float16", rows=265) for c in (8191, 8193)] == ["11_words", "04_registers"]
+    assert best(8191, "float32", rows=265) == "09_one_barrier"
     assert [best(32768, d, rows=264) for d in ("float32", "float16")] == ["04_registers", "04_registers"]
     # Floats of 128 KiB and more a row, in packs: figures a row ahead, where there are rows for all.
     assert [best(65536, "float32", rows=r) for r in (263, 264)] == ["07_ring", "10_told_ahead"]
