@@ -14,7 +14,7 @@
 #define BLOCKS 4  // at most; a card gets more
 #endif
 // Blocks of an SM: the compiler keeps to the registers that so many leave each other.
-constexpr int RESIDENT = (LOADS <= 2 ? 1536 : 1024) / THREADS;
+constexpr int RESIDENT = (LOADS <= 2 ? 1536 : LOADS <= 4 ? 1024 : 768) / THREADS;
 
 // ticket: 0, and 0 again at the end.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)

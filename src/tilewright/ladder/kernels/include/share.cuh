@@ -53,6 +53,22 @@ __device__ __forceinline__ Bits<ACROSS> load_bits_in_order(const TW_T* from) {
     return bits;
 }
 
+// The same, of what is read once: it takes no place in L1, and its line in L2 is the first to go.
+template <int ACROSS>
+__device__ __forceinline__ Bits<ACROSS> load_bits_gone_in_order(const TW_T* from) {
+    if constexpr (ACROSS * TW_T_BYTES < 16) return load_bits_in_order<ACROSS>(from);
+    Bits<ACROSS> bits;
+    asm volatile("{\n"
+                 ".reg .b64 first;\n"
+                 "createpolicy.fractional.L2::evict_first.b64 first, 1.0;\n"
+                 "ld.relaxed.cta.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], first;\n"
+                 "}\n"
+                 : "=r"(bits.at[0]), "=r"(bits.at[1]), "=r"(bits.at[2]), "=r"(bits.at[3])
+                 : "l"(from)
+                 : "memory");
+    return bits;
+}
+
 template <int ACROSS>
 __device__ __forceinline__ void store_bits(TW_T* to, const Bits<ACROSS>& bits) {
     if constexpr (ACROSS * TW_T_BYTES == 16)
@@ -102,12 +118,15 @@ __device__ __forceinline__ void load_share(Bits<ACROSS> (&share)[OWNED], const T
 }
 
 // The same, all those of a kernel in the order in which they stand there; zeros behind the end.
-template <int SHARERS, int ACROSS, int OWNED>
+template <int SHARERS, bool LEAVES = false, int ACROSS, int OWNED>
 __device__ __forceinline__ void load_share_in_order(Bits<ACROSS> (&share)[OWNED], const TW_T* row, int left) {
     #pragma unroll
     for (int i = 0; i < OWNED; ++i) {
         share[i] = {};
-        if (i * SHARERS * ACROSS < left) share[i] = load_bits_in_order<ACROSS>(row + i * SHARERS * ACROSS);
+        if (i * SHARERS * ACROSS >= left) continue;
+        const TW_T* from = row + i * SHARERS * ACROSS;
+        if constexpr (LEAVES) share[i] = load_bits_gone_in_order<ACROSS>(from);
+        else share[i] = load_bits_in_order<ACROSS>(from);
     }
 }
 

@@ -14,6 +14,10 @@
 #define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
 #define HELD 1                   // 0: where they do not, no register is kept for them
 #endif
+#ifndef GONE
+#define GONE 0  // 1: the row's lines in L2 are the first to go: what is written may stay there
+#endif
+constexpr bool IS_GONE = GONE;
 constexpr int WARPS = WORKERS / 32;
 static_assert(WORKERS % 32 == 0, "whole warps");
 
@@ -36,7 +40,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, cons
     Bits<ACROSS> share[OWNED], weights[OWNED], biases[OWNED];
     load_share_in_order<WORKERS>(weights, weight + first, left);
     load_share_in_order<WORKERS>(biases, bias + first, left);
-    load_share_in_order<WORKERS>(share, x + first, left);
+    load_share_in_order<WORKERS, IS_GONE>(share, x + first, left);
     const float rate = found_first(1.0f / C);  // while the loads are under way
     const float elements = elements_of<ACROSS, OWNED>(threadIdx.x / 32, C);
     const float own_rate = __fdividef(1.0f, fmaxf(elements, 1.0f));  // the squares are corrected for what it lacks

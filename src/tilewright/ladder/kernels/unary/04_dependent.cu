@@ -9,7 +9,10 @@
 #ifndef THREADS
 #define THREADS 256
 #endif
-constexpr int SPAN = THREADS * TW_PACK;  // elements of a block
+#ifndef SINGLE
+#define SINGLE 0  // 1: an element a thread, for what is less than a warp's packs: nothing to be found out about them
+#endif
+constexpr int SPAN = THREADS * (SINGLE ? 1 : TW_PACK);  // elements of a block
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 unary(const TW_T* __restrict__ x, TW_T* __restrict__ y, long long N) {
@@ -18,6 +21,10 @@ unary(const TW_T* __restrict__ x, TW_T* __restrict__ y, long long N) {
     const int count = (int)min((long long)SPAN, N - begin);
     x += begin;
     y += begin;
+    if constexpr (SINGLE) {
+        if (threadIdx.x < count) from_float(y[threadIdx.x], TW_OP(to_float(x[threadIdx.x])));
+        return;
+    }
     if (is_pack_aligned(x) && is_pack_aligned(y)) {
         const int column = threadIdx.x * TW_PACK, mine = min(TW_PACK, count - column);
         if (mine <= 0) return;
