@@ -72,7 +72,7 @@ def test_what_a_product_gets_was_within_three_percent_of_the_best(shape: tuple[i
 def test_all_shapes_together_are_ahead_of_torch_and_of_the_best_of_cublaslt() -> None:
     last = [timed(shape)[-1] for shape in SHAPES if shape not in UNTIMED]
     of_lt = [ratio / row["ratio"]["cublaslt"] for ratio, row in last if "cublaslt" in row["ratio"]]
-    assert len(of_lt) >= 38
+    assert len(of_lt) >= 37
     assert geometric_mean(ratio for ratio, _ in last) >= 1.03  # 1.034
     assert geometric_mean(of_lt) >= 1.025  # 1.029
 
