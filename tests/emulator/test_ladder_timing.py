@@ -14,6 +14,7 @@ from tilewright.gpu.device import GpuInfo
 from tilewright.ladder import timing
 from tilewright.ladder.family import Family, Limit, load_family
 from tilewright.ladder.predicting import CardRates
+from tilewright.ladder.report_text import render_bench
 from tilewright.launch.bind import BoundLaunch
 from tilewright.measure.measure import Plan
 from tilewright.settings import Settings
@@ -146,6 +147,23 @@ def test_a_wrong_rung_is_not_timed(card: dict[str, Any], tmp_path: Any) -> None:
     assert report.rungs[2].message == "N = 96; 03_padded takes at most 64"
     assert set(card["executor"].launched) == {"transpose"}
     assert len(card["executor"].launched) == 11
+
+
+def test_a_rung_of_another_card_is_not_run_and_none_that_failed(card: dict[str, Any]) -> None:
+    """The card is an sm_86: `sm_80` is code that it runs, and what lies beyond it says nothing of the rung."""
+    family = small_transpose()
+    least = (None, "sm_120a", "sm_90")
+    rungs = tuple(replace(rung, min_arch=arch) for rung, arch in zip(family.rungs, least, strict=True))
+    report = timed(replace(family, rungs=(*rungs, replace(rungs[2], name="04_older", min_arch="sm_80"))))
+    assert [r.verdict for r in report.rungs] == ["passed", "not_run", "not_run", "passed"]
+    assert [r.message for r in report.rungs[1:3]] == [
+        f"not here: it needs {arch}, and the card is sm_86" for arch in least[1:]
+    ]
+    assert report.rungs[1].median_us is None
+    assert len(card["executor"].launched) == 2 * 11
+    text = render_bench(report, width=150)
+    assert "not here: it needs sm_120a" in text
+    assert "failed" not in text
 
 
 def test_what_has_to_be_zero_is_cleared_as_a_part_of_the_rung(card: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from tilewright.gpu.stopwatch import LEAST_FLUSH_BYTES
 from tilewright.ladder.compiling import CompiledRung, compile_rung
 from tilewright.ladder.counted import counted, threads_of
 from tilewright.ladder.family import Family, Rung
-from tilewright.ladder.launching import arch_of
+from tilewright.ladder.launching import arch_of, runs_code
 from tilewright.ladder.predicting import CardRates, precision_of, predict, rates_of, with_prediction
 from tilewright.ladder.report import LadderBench, TimedRung
 from tilewright.ladder.running import Operation, RungRun, judge, operation, operation_launch
@@ -216,7 +217,7 @@ def bench(
         # Inputs and references cost more than the runs: all rungs have the same ones.
         small = {size: operation(family, dtype, family.sizes[size]) for size in family.emulated_sets()}
         for rung in rungs:
-            if dtype in rung.dtypes:
+            if dtype in rung.dtypes and not _not_here(rung, info):
                 progress(f"{family.name} {rung.name}, {dtype}: is it right here")
                 compiled, why = _judged(family, rung, dtype, small, executor, settings, turns)
                 if compiled is not None and not why:
@@ -263,6 +264,13 @@ def _foretold(
     return with_prediction(row, foretold)
 
 
+def _not_here(rung: Rung, info: GpuInfo) -> str:
+    """Why a card cannot run a rung, right or wrong; "" where it can."""
+    if rung.min_arch is None or runs_code(rung.min_arch, info.arch):
+        return ""
+    return f"not here: it needs {rung.min_arch}, and the card is {info.arch}"
+
+
 def _judged(
     family: Family,
     rung: Rung,
@@ -299,7 +307,9 @@ def _timed(
     turns: Turns,
 ) -> list[TimedRung]:
     sizes = family.sizes[size]
-    out = [TimedRung(r.name, r.technique, dtype, size, sizes, "not_run") for r in rungs if dtype in r.dtypes]
+    draft = partial(TimedRung, dtype=dtype, size=size, sizes=sizes, verdict="not_run")
+    taken = [r for r in rungs if dtype in r.dtypes]
+    out = [draft(r.name, r.technique, message=_not_here(r, executor.info)) for r in taken]
     out = [replace(r, verdict="failed", message=failed[r.rung]) if r.rung in failed else r for r in out]
     out = [replace(r, message=passed[r.rung].spec.rung.misfit(sizes)) if r.rung in passed else r for r in out]
     ready = {r.rung: passed[r.rung] for r in out if r.rung in passed and not r.message}
