@@ -279,6 +279,6 @@ def test_rows_of_minus_infinity_and_masked_beginnings() -> None:
         assert (what.expected["y"][1, : columns * 3 // 4] == 0).all()
         # The first has one state for a row, and takes long.
         for rung in (r for r in family.rungs[1:] if size == "small" or "lanes" in r.name):
-            if not rung.misfit(what.sizes):
+            if "float32" in rung.dtypes and not rung.misfit(what.sizes):
                 done = run_emulated(built(family, rung, "float32"), what)
                 assert done.passed, f"{rung.name}: {done.message}"
