@@ -92,15 +92,16 @@ def test_tiles_of_a_product_of_many_rows_fit_a_grid(columns: int, rung: str) -> 
 
 
 MOST = 2147482624  # a size to which a kernel may add its tiles and stages, in 32 bits
+FEWER = {("sgemm", "M"): 65535 * 128}  # rows of tiles are a grid's second extent
 
 
-@pytest.mark.parametrize("name", ["igemm", "w8a8", "matmul"])
+@pytest.mark.parametrize("name", ["hgemm", "igemm", "matmul", "sgemm", "w8a8"])
 def test_no_product_adds_a_tile_to_a_size_that_is_next_to_2_to_the_31(name: str) -> None:
     family = load_family(name)
     small = {each: 1 if each.startswith("step") else 16 for each in family.sizes["default"]} | {"B": 1}
     small |= {each: 0 for each in small if each.startswith(("with", "activation", "batch"))}
     for size in ("M", "N", "K"):
-        most = small | {size: MOST // 16 * 16}
+        most = small | {size: FEWER.get((name, size), MOST // 16 * 16)}
         assert not family.best(most, family.dtypes[0], lambda least: runs_code(least, "sm_90")).misfit(most)
         for value in (MOST + 16, (1 << 31) - 1):
             sizes = small | {size: value}
@@ -108,6 +109,44 @@ def test_no_product_adds_a_tile_to_a_size_that_is_next_to_2_to_the_31(name: str)
                 assert f"{size} = {value}; {rung.name} takes" in rung.at(sizes, family.dtypes[0]).misfit(sizes)
             with pytest.raises(TilewrightError, match=f"{size} = {value}"):
                 family.best(sizes, family.dtypes[0], lambda least: runs_code(least, "sm_90"))
+
+
+# M, N, K, and ld of a and b, None for whole rows: few rows make whole tiles, and an ld of 0 makes many rows of one.
+THIN = [
+    (1, 3, 10_000_000, None, None),
+    (2, 2, 16_777_215, None, None),
+    (3, 3, 1_000_001, None, None),
+    (1, 3, 100_001, None, None),
+    (65, 129, 1_000_001, None, None),
+    (7, 131_073, 5121, None, 0),
+    (131_073, 7, 5121, 0, None),
+    (4099, 4101, 999, 1, 1),
+    (191, 66, 302_025, 0, None),
+    (1023, 1025, 1027, None, None),
+]
+
+
+@pytest.mark.parametrize(("name", "rung"), [("sgemm", "22_packed"), ("hgemm", "32_packed")])
+def test_packed_operands_take_no_more_memory_than_a_few_times_the_callers(name: str, rung: str) -> None:
+    family, dtype = load_family(name), load_family(name).dtypes[0]
+    known = {arg["name"] for arg in family.args} | set(family.rung(rung).kept)
+    of = 4 if dtype == "float32" else 2
+    takes = []
+    for m, n, k, ld_a, ld_b in THIN:
+        sizes = {"M": m, "N": n, "K": k, "ld_a": k if ld_a is None else ld_a, "ld_b": n if ld_b is None else ld_b}
+        one = family.rung(rung).at(sizes, dtype)
+        spec = rung_spec(family, one, dtype)
+        packed = {b.name: b for launch in bound_launches(spec, sizes, constants_of(spec)) for b in launch.buffers}
+        packed_bytes = sum(b.storage_elements * of for b in packed.values() if b.name not in known)
+        has_bytes = of * sum(
+            max(columns, rows * min(columns, ld))  # an array that overlaps itself has fewer elements than it shows
+            for rows, columns, ld in ((m, k, sizes["ld_a"]), (k, n, sizes["ld_b"]))
+        )
+        takes.append(one.is_meant_for(sizes, dtype))
+        assert takes[-1] == (packed_bytes <= 4 * has_bytes + 64_000_000), (sizes, packed_bytes, has_bytes)
+        if not takes[-1]:
+            assert chosen(name, dtype, sizes).name != rung
+    assert set(takes) == {True, False}
 
 
 def test_heads_of_no_element_are_refused_by_name() -> None:
