@@ -114,3 +114,42 @@ def test_an_explanation_has_what_was_chosen_and_what_the_launch_is() -> None:
     ):
         assert part in text
     assert "not       hgemm/24_persistent:" in str(explanation_of(pick(product(), hopper)))
+
+
+def test_operands_that_are_copied_first_are_said_to_be_and_the_launch_is_the_one_that_multiplies() -> None:
+    """4097 rows of 4104 elements, twice; 33 x 17 tiles of 128 x 256, three warpgroups, four stages of 48 KiB."""
+    told = explanation_of(pick(product(4097, 4097, 4097), hopper))
+    assert told.rung == "hgemm/32_packed"
+    assert (told.launches, told.copied_bytes) == (2, 2 * 4097 * 4104 * 2)
+    assert (told.tile, told.stages) == ((128, 256, 64), 4)
+    assert (told.grid, told.block, told.shared_bytes) == ((33 * 17, 1, 1), (384, 1, 1), 4 * 48 * 1024 + 1024)
+    assert told.path == (
+        "a packed along k, copied first, then by tensor map; b packed along n, copied first, then by tensor map; "
+        "the copies take 67,256,352 bytes of scratch"
+    )
+    assert "bytes of shared memory, behind 1 more" in str(told)
+
+
+@pytest.mark.parametrize(
+    ("one", "rung", "way"),
+    [
+        (product(), "hgemm/25_pingpong", "by tensor map"),
+        (product(), "hgemm/31_stream_k", "by tensor map"),  # sums of parts are no copy of an operand
+        (product(), "hgemm/11_wide_stores", "16 bytes at a time"),
+        (product(7, 131073, 5121, b=Operand(0, 0, 1)), "hgemm/01_wmma", "by element"),
+    ],
+)
+def test_operands_that_are_read_as_they_lie_are_not_said_to_be_copied(one: Product, rung: str, way: str) -> None:
+    told = explanation_of(pick(one, hopper, rung))
+    assert (told.launches, told.copied_bytes) == (1, 0)
+    assert told.path == f"a packed along k, {way}; b packed along n, {way}; no copy is made"
+    assert "behind" not in str(told).partition("launch")[2].partition("\n")[0]
+
+
+def test_an_expanded_operand_is_not_written_out() -> None:
+    """One row that stands for 5,121: 1.3 GB of scratch, for 0.3 MB that there are."""
+    expanded = product(7, 131073, 5121, b=Operand(0, 0, 1))
+    found = pick(expanded, hopper)
+    assert found.name == "hgemm/01_wmma"
+    assert dict(found.refused)["hgemm/32_packed"].startswith("it is not meant for these sizes: best_when, ")
+    assert pick(product(7, 131073, 5121), hopper).name == "hgemm/32_packed"

@@ -244,7 +244,8 @@ def make_matmul(
 
         Args:
             a: [M, K], [B, M, K] or [..., M, K]. b: [K, N] or [B, K, N]. Each packed along either dimension
-                (``weights.t()``), or with any strides; nothing is copied. float16 or bfloat16.
+                (``weights.t()``), or with any strides. float16 or bfloat16. They are read as they lie, but for plain
+                products of rows that begin anywhere: `hgemm/32_packed` writes those to scratch first.
             bias: [N]. c: what can be expanded to the result.
             activation: none, relu, gelu (exact), gelu_tanh, silu.
             rung: ``20_persistent``, ``hgemm/24_persistent``: that one, or an error.

@@ -233,7 +233,8 @@ class Explanation:
     Attributes:
         rung: ``family/rung``. technique: its title. layout: ``NT``. path: how each operand gets to the tensor cores.
         tile: rows, columns, depth of what a block makes. stages: tiles on their way at a time; 1 for none ahead.
-        cluster: blocks. grid, block: of the launch. shared_bytes: of a block, dynamic.
+        cluster: blocks. launches: kernels, one after the other; the last one multiplies. grid, block: of that one.
+        shared_bytes: of a block of it, dynamic. copied_bytes: of operands that are written anew before it; 0 for none.
         order: in which tiles are taken. epilogue: what is done to sums. defines: for the compiler.
         flops, bytes: what the product needs at the least. why: in words. refused: (name, why not).
     """
@@ -246,9 +247,11 @@ class Explanation:
     tile: tuple[int, int, int]
     stages: int
     cluster: int
+    launches: int
     grid: tuple[int, ...]
     block: tuple[int, ...]
     shared_bytes: int
+    copied_bytes: int
     order: str
     epilogue: str
     defines: Mapping[str, str | int | float]
@@ -259,12 +262,13 @@ class Explanation:
 
     def __str__(self) -> str:
         tile = " x ".join(map(str, self.tile))
+        behind = f", behind {self.launches - 1} more" if self.launches > 1 else ""
         rows = [
             ("rung", f"{self.rung}: {self.technique}"),
             ("because", self.why),
             ("layout", f"{self.layout}: {self.path}"),
             ("tile", f"{tile}, {self.stages} stages, clusters of {self.cluster}, {self.order}"),
-            ("launch", f"grid {self.grid}, block {self.block}, {self.shared_bytes:,} bytes of shared memory"),
+            ("launch", f"grid {self.grid}, block {self.block}, {self.shared_bytes:,} bytes of shared memory{behind}"),
             ("epilogue", self.epilogue),
             (
                 "needs",
@@ -281,7 +285,10 @@ def explanation_of(found: Pick) -> Explanation:
     sizes = product.sizes(family.name)
     spec = rung_spec(family, found.rung, product.dtype)
     constants = constants_of(spec)
-    launch = bound_launches(spec, sizes, constants)[0]
+    *before, launch = bound_launches(spec, sizes, constants)  # of several the last one multiplies
+    copied_bytes = sum(
+        b.storage_elements * b.dtype.item_bytes for one in before for b in one.buffers if b.role == "out"
+    )
     tile = tuple(int(constants.get(name, 0)) for name in ("BM", "BN", "BK"))
     group = int(constants.get("GROUP", 0))
     order = f"rows of tiles walked {group} at a time" if group else "row after row of tiles"
@@ -291,13 +298,15 @@ def explanation_of(found: Pick) -> Explanation:
         technique=found.rung.technique,
         dtype=product.dtype,
         layout=product.layout,
-        path=_path(found),
+        path=_path(found, copied_bytes),
         tile=(tile[0], tile[1], tile[2]),
         stages=int(constants.get("STAGES", 1)),
         cluster=cluster,
+        launches=len(before) + 1,
         grid=launch.grid,
         block=launch.block,
         shared_bytes=launch.shared_bytes,
+        copied_bytes=copied_bytes,
         order=order,
         epilogue=_epilogue(product),
         defines=dict(found.rung.defines),
@@ -308,14 +317,19 @@ def explanation_of(found: Pick) -> Explanation:
     )
 
 
-def _path(found: Pick) -> str:
-    maps = {each.array for launch in found.rung.launches for each in launch.maps}
+def _path(found: Pick, copied_bytes: int) -> str:
+    """How operands get to the kernel that multiplies: it has them as they lie, or copies ``a_…``, ``b_…`` of them."""
+    last = found.rung.launches[-1]
+    takes, maps = {arg["name"] for arg in last.args}, {each.array for each in last.maps}
+    piece = "16 bytes at a time" if found.rung.align_bytes > 1 else "by element"
     told = []
     for name, operand, along in (("a", found.product.a, ("k", "m")), ("b", found.product.b, ("n", "k"))):
-        way = "by tensor map" if name in maps else "16 bytes at a time" if found.rung.align_bytes > 1 else "by element"
+        read = {each for each in takes if each == name or each.startswith(f"{name}_")}
+        way = ("" if name in takes else "copied first, then ") + ("by tensor map" if read & maps else piece)
         packed = along[0] if operand.is_in_rows else along[1] if operand.row == 1 else "neither k nor the other"
         told.append(f"{name} packed along {packed}, {way}")
-    return "; ".join((*told, "no copy is made"))
+    copies = f"the copies take {copied_bytes:,} bytes of scratch" if copied_bytes else "no copy is made"
+    return "; ".join((*told, copies))
 
 
 def _epilogue(product: Product) -> str:
