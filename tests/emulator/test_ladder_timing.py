@@ -166,6 +166,25 @@ def test_a_rung_of_another_card_is_not_run_and_none_that_failed(card: dict[str, 
     assert "failed" not in text
 
 
+def test_a_rung_that_chooses_by_its_cost_alone_is_timed_with_what_it_chose(
+    card: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `hgemm/32_packed`: it has choices, and nothing that is `sized`. The file's own defines are the emulator's."""
+    family = small_transpose()
+    rung = replace(family.rungs[1], choices=({"TW_OF": 8}, {"TW_OF": 4}), cost={"work": "TW_OF * N"}, sized={})
+    seen = []
+
+    class Seen(timing.RungStopwatch):
+        def __enter__(self) -> timing.RungStopwatch:
+            seen.extend(one.spec.rung for one in self._rungs.values())
+            return super().__enter__()
+
+    monkeypatch.setattr(timing, "RungStopwatch", Seen)
+    report = timed(replace(family, rungs=(rung,)))
+    assert report.rungs[0].verdict == "passed"
+    assert [(one.defines["TW_OF"], one.told) for one in seen] == [(4, 4 * SMALL["N"])]
+
+
 def test_what_has_to_be_zero_is_cleared_as_a_part_of_the_rung(card: dict[str, Any]) -> None:
     family = small_transpose()
     one = family.rungs[0]

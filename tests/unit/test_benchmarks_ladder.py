@@ -127,6 +127,13 @@ def test_builds_are_those_that_a_bench_asks_for_each_once() -> None:
     assert len(set(made)) == len(made) > 1
 
 
+def test_nothing_is_built_for_another_card_and_what_only_chooses_is_built_for_its_sizes() -> None:
+    family = load_family("hgemm")
+    builds = builds_of(family, family.rungs, ("float16",), [("default", family.sizes["default"])], INFO)
+    assert "40_ring_mma" not in {b.rung for b in builds}
+    assert [b.sizes is None for b in builds if b.rung == "32_packed"] == [True, False]
+
+
 def fate(build: Build, info: GpuInfo, settings: Settings) -> str:
     """What becomes of a build says its rung's name."""
     if build.rung == "dies":

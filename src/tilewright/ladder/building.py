@@ -15,7 +15,7 @@ from tilewright.errors import TilewrightError
 from tilewright.ladder.compiling import compile_rung
 from tilewright.ladder.counted import counted
 from tilewright.ladder.family import Family, Rung, load_family
-from tilewright.ladder.launching import arch_of
+from tilewright.ladder.launching import arch_of, runs_code
 from tilewright.ladder.picking import best_of, groups_of
 from tilewright.ladder.specs import rung_spec
 from tilewright.settings import Settings
@@ -57,7 +57,8 @@ def builds_of(
 
     Those that are counted stand first: they take longest.
     """
-    rungs, sets = tuple(rungs), tuple(sets)
+    rungs = tuple(r for r in rungs if r.min_arch is None or runs_code(r.min_arch, info.arch))  # the others are not run
+    sets = tuple(sets)
     found: dict[tuple[object, ...], Build] = {}
 
     def want(rung: Rung, dtype: str, sizes: Mapping[str, int] | None) -> None:
@@ -69,7 +70,7 @@ def builds_of(
         for rung in (r for r in rungs if dtype in r.dtypes):
             want(rung, dtype, None)
         for name, sizes in sets:
-            for rung in (r for r in rungs if name and r.sized and dtype in r.dtypes):
+            for rung in (r for r in rungs if name and (r.sized or r.choices) and dtype in r.dtypes):
                 want(rung.at(sizes, dtype), dtype, sizes)
             for group in groups_of(family):
                 best = best_of(family, group, sizes, dtype, info)

@@ -227,7 +227,8 @@ def bench(
         for size in sizes:
             progress(f"{family.name}, {dtype}, {size}: timing")
             here, wrong = dict(passed), dict(failed)
-            for rung in (r for r in rungs if r.sized and r.name in passed):  # it has its own defines at each size
+            own = [r for r in rungs if (r.sized or r.choices) and r.name in passed]  # defines of their own at each size
+            for rung in own:
                 sized = rung.at(family.sizes[size], dtype)
                 if sized.misfit(family.sizes[size]):  # `_timed` says why, and such defines need not even compile
                     here[rung.name] = replace(passed[rung.name], spec=replace(passed[rung.name].spec, rung=sized))
