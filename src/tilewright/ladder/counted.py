@@ -6,8 +6,8 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tilewright import __version__
 from tilewright.ladder.compiling import CompiledRung, compile_rung
@@ -17,15 +17,20 @@ from tilewright.ladder.specs import bound_launches, figure, rung_spec
 from tilewright.settings import Settings
 
 COUNTED_AT = ("small", "ragged")  # sets of every family here
+TILE = ("BM", "BN", "BK")  # constants of the files
 
 
 @dataclass(frozen=True)
 class Counted:
-    """A run: ``work`` (operations, or bytes where there are none), ``threads`` launched, and ``counters`` by name."""
+    """A run: ``work`` (operations, or bytes where there are none), ``threads`` launched, and ``counters`` by name.
+
+    ``tile``: of a product's blocks, as the file names its extents; empty where it names none.
+    """
 
     work: float
     threads: float
     counters: Mapping[str, float]
+    tile: Mapping[str, float] = field(default_factory=dict)
 
 
 def counted(family: Family, rung: Rung, dtype: str, settings: Settings) -> tuple[Counted, ...]:
@@ -41,10 +46,20 @@ def counted(family: Family, rung: Rung, dtype: str, settings: Settings) -> tuple
     compiled = compile_rung(rung_spec(family, rung, dtype), settings)
     runs = [(sizes, _counters(compiled, sizes, settings)) for sizes in sets]
     return tuple(
-        Counted(work_of(family, sizes, dtype), threads_of(compiled, sizes), counters)
+        Counted(work_of(family, sizes, dtype), threads_of(compiled, sizes), counters, tile_of(compiled))
         for sizes, counters in runs
         if counters
     )
+
+
+def of_this_tile(runs: Sequence[Counted], compiled: CompiledRung) -> tuple[Counted, ...]:
+    """Runs that say something of a rung as it was built: those of its tile. A card's tiles are larger than the
+    emulator's, and read each operand fewer times."""
+    return tuple(run for run in runs if run.tile == tile_of(compiled))
+
+
+def tile_of(compiled: CompiledRung) -> dict[str, float]:
+    return {name: compiled.constants[name] for name in TILE if name in compiled.constants}
 
 
 def work_of(family: Family, sizes: Mapping[str, int], dtype: str) -> float:

@@ -16,7 +16,7 @@ from tilewright.ladder.arena import Arena
 from tilewright.ladder.comparing import Contender, contest, sentence
 from tilewright.ladder.compiled_peers import CompiledPeers, PeerOptions, compiling_aside, load_compiler
 from tilewright.ladder.compiling import CompiledRung, compile_rung
-from tilewright.ladder.counted import Counted, counted, threads_of
+from tilewright.ladder.counted import Counted, counted, of_this_tile, threads_of
 from tilewright.ladder.family import Family, Rung
 from tilewright.ladder.graphs import GraphClock, Protocol, card_rates, flush_bytes, host_us, protocol_for
 from tilewright.ladder.launching import arch_of
@@ -334,7 +334,8 @@ class _Ring:
                 key = (rung.name, dtype)
                 if key not in self._runs:
                     self._runs[key] = counted(self._family, self._family.rung(rung.name), dtype, self._settings)
-                runs, threads = self._runs[key], threads_of(self._compile(dtype, rung), sizes)
+                compiled = self._compile(dtype, rung)
+                runs, threads = of_this_tile(self._runs[key], compiled), threads_of(compiled, sizes)
         precision = precision_of(self._family, dtype, group)
         return predict(
             self._family, sizes, dtype, self.rates, precision=precision, is_cold=is_cold, runs=runs, threads=threads

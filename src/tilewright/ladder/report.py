@@ -119,8 +119,8 @@ class TimedRung:
     """A rung's time on a card, from a cold L2, interleaved with the others.
 
     Attributes:
-        verdict: of the runs at the small sets that stand before the timing; a rung that failed is not timed. ``not_run``
-            where it does not take the sizes or needs another card: ``message`` says which.
+        verdict: of the runs at the small sets that stand before the timing; a rung that failed is not timed.
+            ``not_run`` where it does not take the sizes or needs another card: ``message`` says which.
         gbps: unique bytes, 10**9 a second. gflops: 10**9 a second.
         speedup: over the first rung that was timed, the median over the rounds; low and high: 95 %.
         predicted_us, predicted_bound: see ``predicting``; None where the card's rates were not measured.

@@ -16,7 +16,7 @@ from tilewright.gpu.driver import DeviceError, allocate, checked, fill, release,
 from tilewright.gpu.executor import GpuExecutor, kernel_arguments
 from tilewright.gpu.stopwatch import LEAST_FLUSH_BYTES
 from tilewright.ladder.compiling import CompiledRung, compile_rung
-from tilewright.ladder.counted import counted, threads_of
+from tilewright.ladder.counted import counted, of_this_tile, threads_of
 from tilewright.ladder.family import Family, Rung
 from tilewright.ladder.launching import arch_of, runs_code
 from tilewright.ladder.predicting import CardRates, precision_of, predict, rates_of, with_prediction
@@ -259,7 +259,7 @@ def _foretold(
         row.dtype,
         rates,
         precision=precision_of(family, row.dtype, "tf32" if "tf32" in rung.name else ""),
-        runs=counted(family, rung, row.dtype, settings),
+        runs=of_this_tile(counted(family, rung, row.dtype, settings), compiled),
         threads=threads_of(compiled, row.sizes),
     )
     return with_prediction(row, foretold)
