@@ -27,10 +27,15 @@ NUMBERS = {"alpha": 0.75, "beta": -1.5}  # neither is one that could be left out
 TILES = {
     "01_strided": {"TW_BM": 64, "TW_BN": 64},
     "02_cp_async": {"TW_BM": 64, "TW_BN": 64, "TW_STAGES": 4},
-    "20_persistent": {"TW_BN": 128, "TW_STAGES": 2, "TW_BLOCKS": 2, "TW_GROUP": 8, "TW_CLUSTER": 2},
-    "21_split_k": {"TW_BM": 64, "TW_BN": 48, "TW_STAGES": 2, "TW_PARTS": 2, "TW_TOGETHER": 1},
-}
+    "20_persistent": {"TW_BN": 128, "TW_STAGES": 2, "TW_BLOCKS": 2, "TW_GROUP": 8, "TW_CLUSTER": 2, "TW_COME": 1},
+    "21_split_k": {"TW_BM": 64, "TW_BN": 48, "TW_STAGES": 2, "TW_PARTS": 2, "TW_TOGETHER": 1, "TW_COME": 1,
+                   "TW_AHEAD": 1, "TW_ONCE": 1, "TW_EARLY": 1},
+    "22_direct": {"TW_GROUPS": 2, "TW_SIDE": 1, "TW_DEEP": 2, "TW_PARTS": 2, "TW_AHEAD": 32, "TW_RESIDENT": 1,
+                  "TW_ONCE": 0},
+    "23_little": {},
+}  # fmt: skip
 LAYOUTS = ("NN", "NT", "TN", "TT")
+ONLY_NT = ("22_direct",)
 
 
 def with_numbers(family: Family) -> Family:
@@ -92,6 +97,7 @@ EVERYTHING = [
         TILES, LAYOUTS, ("bfloat16", "float16"), (0, 1), (0, 1), range(5)
     )
     for batches, m, n in ((1, 150, 136), (2, 70, 139))
+    if layout == "NT" or name not in ONLY_NT
 ]
 SOME = [
     ("01_strided", "TN", "float16", (2, 70, 69, 40), 1, 0, 1),
@@ -105,6 +111,10 @@ SOME = [
     ("21_split_k", "NT", "float16", (2, 70, 72, 136), 0, 0, 0),
     ("21_split_k", "TN", "float16", (1, 150, 72, 72), 0, 1, 2),
     ("21_split_k", "TT", "bfloat16", (3, 70, 40, 72), 1, 1, 4),
+    ("22_direct", "NT", "float16", (2, 19, 69, 1000), 1, 1, 2),
+    ("22_direct", "NT", "bfloat16", (1, 5, 129, 24), 0, 0, 0),  # one of the parts has no k
+    ("23_little", "NN", "bfloat16", (2, 21, 37, 261), 1, 1, 4),
+    ("23_little", "TT", "float16", (1, 1, 1, 1), 0, 1, 0),
 ]
 
 
@@ -121,6 +131,16 @@ def test_one_matrix_stands_for_a_batch_and_c_may_have_any_strides() -> None:
     assert run("21_split_k", {**of, "batch_c": 72 * 71, "ld_c": 1, "step_c": 71}, "bfloat16").message == ""
 
 
+@pytest.mark.parametrize(("m", "parts", "side", "deep"), [(1, 1, 1, 8), (16, 4, 2, 3), (32, 1, 1, 4)])
+def test_weights_go_straight_to_registers_with_the_tiles_of_a_card(m: int, parts: int, side: int, deep: int) -> None:
+    of = sizes("NT", (1, m, 136, 1000), 1, 0, 0)
+    tiles = {"TW_GROUPS": -(-m // 8), "TW_SIDE": side, "TW_DEEP": deep, "TW_PARTS": parts, "TW_AHEAD": 32 * deep,
+             "TW_RESIDENT": 1, "TW_ONCE": int(side == 1)}  # fmt: skip
+    compiled = built("22_direct", tuple(of.items()), "bfloat16", tuple(tiles.items()), "", "")
+    assert compiled.spill_bytes == 0
+    assert run_emulated(compiled, operation(FAMILY, "bfloat16", of), attempt=2).message == ""
+
+
 @pytest.mark.parametrize(("layout", "c"), [("NT", 0), ("TN", 1)])
 def test_tiles_of_a_card_are_right_and_spill_nothing(layout: str, c: int) -> None:
     of = sizes(layout, (1, 270, 264, 136), 1, c, 0)
@@ -133,6 +153,7 @@ def test_tiles_of_a_card_are_right_and_spill_nothing(layout: str, c: int) -> Non
 ONE = sizes("TT", (2, 150, 136, 136), 1, 1, 0)
 TWO_BOXES = sizes("TN", (1, 150, 136, 136), 1, 1, 0)
 TWO = sizes("NT", (2, 70, 101, 136), 1, 1, 0)
+FEW = sizes("NT", (2, 11, 69, 200), 1, 1, 0)
 # (rung, where it is run, what stands there, what stands there in the twin)
 TWINS = [
     ("20_persistent", ONE, "wgmma<!TW_B_ALONG_K, TW_A_ALONG_M>", "wgmma<TW_B_ALONG_K, TW_A_ALONG_M>"),
@@ -144,6 +165,15 @@ TWINS = [
     ("21_split_k", TWO, "moved(of_b, TW_B_ALONG_K ? k * 2", "moved(of_b, TW_B_ALONG_K ? k * 128"),
     ("02_cp_async", TWO, "row < rows ?", "true ?"),
     ("01_strided", TWO, "line < lines && k < ks", "k < ks"),
+    ("22_direct", FEW, "a[g].at[half], a[g].at[half + 1]", "a[g].at[half + 1], a[g].at[half]"),
+    ("22_direct", FEW, "columns, k < last);\n        even.multiply", "columns, k < K);\n        even.multiply"),
+    ("22_direct", FEW, "cluster_arrive();\n        cluster_wait();\n    } else", "    } else"),
+    ("22_direct", FEW, "min(column, N - 1)", "column"),
+    ("22_direct", FEW, "for (int d = 0;", "for (int d = 1;"),
+    ("23_little", FEW, "column + i * 8 < N ? there : 0", "there"),
+    ("23_little", FEW, "j < left ?", "true ?"),
+    ("23_little", FEW, "added.at(row + 8, ", "added.at(row, "),
+    ("23_little", FEW, "__syncthreads();", ""),
 ]
 if ALL:
     TWINS += [
@@ -162,7 +192,7 @@ def test_a_broken_twin_is_caught(name: str, of: dict[str, int], old: str, new: s
     assert not run(name, of, "bfloat16", old=old, new=new).passed
 
 
-@pytest.mark.parametrize(("name", "of"), [("20_persistent", ONE), ("21_split_k", TWO)])
+@pytest.mark.parametrize(("name", "of"), [("20_persistent", ONE), ("21_split_k", TWO), ("22_direct", FEW)])
 def test_what_the_twins_are_twins_of_is_right(name: str, of: dict[str, int]) -> None:
     assert run(name, of, "bfloat16").message == ""
 

@@ -13,7 +13,7 @@ from tilewright.ladder.matmul_op import explain_matmul
 from tilewright.ladder.references.matmul import ACTIVATIONS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
-RUNGS = ("01_strided", "02_cp_async", "20_persistent", "21_split_k")
+RUNGS = ("01_strided", "02_cp_async", "20_persistent", "21_split_k", "22_direct", "23_little")
 SHAPES = ((1, 515, 389, 517), (1, 1024, 2048, 4096), (5, 333, 520, 264), (1, 70, 4096, 4104), (1, 2049, 1003, 1000))
 
 
@@ -49,9 +49,13 @@ def activated(torch: Any, x: Any, name: str) -> Any:
 def test_a_layout(torch: Any, card: GpuInfo, rung: str, layout: str) -> None:
     from tilewright import ops
 
-    if rung >= "20" and not runs_code("sm_90a", card.arch):
+    if "20" <= rung < "23" and not runs_code("sm_90a", card.arch):
         pytest.skip("it needs sm_90a")
+    if rung == "22_direct" and layout != "NT":
+        pytest.skip("it takes a along k and b along k")
     for turn, (batches, m, n, k) in enumerate(SHAPES):
+        if rung == "22_direct" and k % 8:
+            continue
         dtype = ("bfloat16", "float16")[turn % 2]
         a, b = matrix(torch, batches, m, k, layout[0], dtype), matrix(torch, batches, k, n, layout[1], dtype)
         bias = torch.randn(n, device="cuda").to(a.dtype) if turn % 3 else None

@@ -12,6 +12,27 @@ __device__ __forceinline__ void copy_box(void* to, const TensorMap* map, int col
         : "memory");
 }
 
+// The same, and its lines in L2 are the first to go.
+__device__ __forceinline__ void copy_box_once(void* to, const TensorMap* map, int column, int row, int batch,
+                                              Arrivals* arrivals) {
+    asm volatile(
+        "{\n"
+        ".reg .b64 first;\n"
+        "createpolicy.fractional.L2::evict_first.b64 first, 1.0;\n"
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1, {%2, %3, %4}], [%5], first;\n"
+        "}\n"
+        ::"r"(shared_address(to)), "l"(map), "r"(column), "r"(row), "r"(batch), "r"(shared_address(arrivals))
+        : "memory");
+}
+
+// Into L2 only; it may come before wait_for_previous_grid().
+__device__ __forceinline__ void prefetch_box(const TensorMap* map, int column, int row, int batch) {
+    asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(map), "r"(column), "r"(row),
+                 "r"(batch)
+                 : "memory");
+}
+
 // The same box into the same place of every block of the cluster whose bit is set; it counts on the mbarrier there.
 __device__ __forceinline__ void copy_box_to_blocks(void* to, const TensorMap* map, int column, int row, int batch,
                                                    Arrivals* arrivals, int blocks) {

@@ -4,6 +4,7 @@
 // epilogue reads is on its way before the sums are there.
 #include "batches.cuh"
 #include "cluster.cuh"
+#include "dependent.cuh"
 #include "stages.cuh"
 #include "walk.cuh"
 #include "wgmma.cuh"
@@ -14,6 +15,7 @@
 #define TW_BLOCKS 2
 #define TW_GROUP 8
 #define TW_CLUSTER 2
+#define TW_COME 1
 #define TW_DIRECT 0  // rows of the result are no whole pieces of 16 bytes: no tensor map has it
 #endif
 #ifndef TW_A_ALONG_M
@@ -34,6 +36,7 @@ constexpr int WIDE = 64;  // elements of a box's rows, 128 bytes: the width of t
 constexpr int STAGES = TW_STAGES;
 constexpr int BLOCKS = TW_BLOCKS;
 constexpr int GROUP = TW_GROUP;
+constexpr bool COME = TW_COME;  // it comes while the grid before it ends, and lets the next one do so
 constexpr int THREADS = (1 + CONSUMERS) * 128;
 constexpr int A_BYTES = BM * BK * 2;
 constexpr int B_BYTES = BN * BK * 2;
@@ -102,6 +105,10 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
     }
     cluster_arrive();  // the other block's mbarriers are there, too
     cluster_wait();
+    if (COME) {
+        wait_for_previous_grid();
+        let_next_grid_come();
+    }
 
     if (warpgroup == 0) {
         fewer_registers<40>();

@@ -14,6 +14,10 @@
 #define TW_STAGES 2
 #define TW_PARTS 2
 #define TW_TOGETHER 1
+#define TW_COME 1
+#define TW_AHEAD 1
+#define TW_ONCE 1
+#define TW_EARLY 1
 #endif
 #ifndef TW_A_ALONG_M
 #define TW_A_ALONG_M 0  // neighbours in memory are neighbours along m, not along k
@@ -26,6 +30,10 @@
 
 constexpr int PARTS = TW_PARTS;        // of K: the blocks of a cluster
 constexpr int TOGETHER = TW_TOGETHER;  // neighbours that begin at the same place of k; 0: all begin at the beginning
+constexpr bool COME = TW_COME;   // the next grid's blocks may come while these work
+constexpr int AHEAD = TW_AHEAD;  // tiles of k whose part of b L2 fetches while the grid before still runs
+constexpr bool ONCE = TW_ONCE;   // b is more than L2 holds: its lines go first, and a's stay
+constexpr bool EARLY = TW_EARLY;  // biases are on their way before the sums are there
 constexpr int BM = TW_BM;
 constexpr int BN = TW_BN;
 constexpr int BK = 64;
@@ -65,6 +73,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
     const int columns = (N + BN - 1) / BN;
     const int tile = blockIdx.x / PARTS;
     const int batch = tile / (rows * columns);
+    const int b_batch = batch_b == 0 ? 0 : batch;  // one matrix may stand for all of a batch
     const Place place = place_of<GROUP>(tile - batch * rows * columns, rows, columns);
     const int first_row = place.row * BM;
     const int first_column = place.column * BN;
@@ -82,15 +91,25 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
             expect_bytes(&sums_there, SENT_BYTES);
         }
     }
-    if (threadIdx.x == CONSUMERS * 128) prefetch_map(&b_map);
+    if (threadIdx.x == CONSUMERS * 128) {
+        prefetch_map(&b_map);
+        #pragma unroll
+        for (int t = 0; t < AHEAD; ++t)
+            #pragma unroll
+            for (int i = 0; i < B_BOXES; ++i) {
+                const int k = (first_k + k_tile + t) * BK;
+                const int column = first_column + i * WIDE;
+                prefetch_box(&b_map, TW_B_ALONG_K ? k : column, TW_B_ALONG_K ? column : k, b_batch);
+            }
+    }
     __syncthreads();
     if (PARTS > 1) cluster_arrive();  // its mbarriers are there
     wait_for_previous_grid();
+    if (COME) let_next_grid_come();
 
     if (warpgroup == CONSUMERS) {
         if (threadIdx.x == CONSUMERS * 128) {
-            const int a_batch = batch_a == 0 ? 0 : batch;  // one matrix may stand for all of a batch
-            const int b_batch = batch_b == 0 ? 0 : batch;
+            const int a_batch = batch_a == 0 ? 0 : batch;
             Turn<STAGES> turn;
             #pragma unroll 1
             for (int t = 0; t < k_tiles; ++t) {
@@ -107,8 +126,11 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
                 #pragma unroll
                 for (int i = 0; i < B_BOXES; ++i) {
                     const int column = first_column + i * WIDE;
-                    copy_box(to + A_BYTES + i * BOX_BYTES, &b_map, TW_B_ALONG_K ? k : column, TW_B_ALONG_K ? column : k,
-                             b_batch, full);
+                    const int inner = TW_B_ALONG_K ? k : column;
+                    const int outer = TW_B_ALONG_K ? column : k;
+                    unsigned char* there = to + A_BYTES + i * BOX_BYTES;
+                    if (ONCE) copy_box_once(there, &b_map, inner, outer, b_batch, full);
+                    else copy_box(there, &b_map, inner, outer, b_batch, full);
                 }
                 turn.next();
                 if (++k_tile == k_tiles) k_tile = 0;
@@ -120,6 +142,16 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
         const int band = warpgroup;  // of the tile's rows
         const int thread = threadIdx.x % 128;
         if (PARTS > 1) cluster_wait();
+        unsigned biases[OWN_CHUNKS] = {};
+        const auto load_biases = [&] {
+            #pragma unroll
+            for (int i = 0; i < OWN_CHUNKS; ++i) {
+                const int column = first_column + (part * OWN_CHUNKS + i) * 8 + sum_column(threadIdx.x, 0);
+                biases[i] = TW_BIAS ? two_of<false>(bias + column, 1, N - column) : 0;
+                if (EARLY) asm volatile("" : "+r"(biases[i]));  // here, not where they are added
+            }
+        };
+        if (EARLY) load_biases();
         float sums[BN / 2] = {};
         Turn<STAGES> turn;
         int before = 0;
@@ -145,6 +177,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
         wgmma_wait<0>();
         hold(sums);
 
+        if (!EARLY) load_biases();
         float own[OWN_CHUNKS * 4];
         #pragma unroll
         for (int p = 0; p < PARTS; ++p) {
@@ -176,11 +209,10 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
                 four[3] += more.w;
             }
             const int column = first_column + (part * OWN_CHUNKS + i) * 8 + sum_column(threadIdx.x, 0);
-            const unsigned biases = TW_BIAS ? two_of<false>(bias + column, 1, N - column) : 0;
             float two[2];
-            finish_two(two, four, alpha, beta, added.at(row, column, M, N), biases);
+            finish_two(two, four, alpha, beta, added.at(row, column, M, N), biases[i]);
             store_inside(y, row, column, M, N, two[0], two[1]);
-            finish_two(two, four + 2, alpha, beta, added.at(row + 8, column, M, N), biases);
+            finish_two(two, four + 2, alpha, beta, added.at(row + 8, column, M, N), biases[i]);
             store_inside(y, row + 8, column, M, N, two[0], two[1]);
         }
     }
