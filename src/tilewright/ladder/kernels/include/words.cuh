@@ -34,8 +34,12 @@ __device__ __forceinline__ Words load_words_gone(const TW_T* from) {
     return words;
 }
 
+// To global memory. An assignment of a uint4 is four of its parts to the compiler, and now and then it does not put them
+// together again: each of the four stores then writes 4 bytes of every 16.
 __device__ __forceinline__ void store_words(TW_T* to, const Words& words) {
-    *reinterpret_cast<uint4*>(to) = make_uint4(words.at[0], words.at[1], words.at[2], words.at[3]);
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words.at[0]), "r"(words.at[1]),
+                 "r"(words.at[2]), "r"(words.at[3])
+                 : "memory");
 }
 
 // What is written leaves L2 first: nobody reads it soon.
