@@ -25,7 +25,7 @@ constexpr int THREADS = (1 + CONSUMERS) * 128;
 constexpr int SHARED_BYTES = STAGES * (BM + BN) * BK + 1024;
 static_assert(BM == Ring::ROWS && BK == Ring::BK, "the ring's tiles");
 
-extern "C" __global__ void __launch_bounds__(PACKERS)
+extern "C" __global__ void __launch_bounds__(PACKERS, 3)
 pack(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ a_rows, TW_T* __restrict__ b_rows, int M,
      int N, int K, long long ld_a, long long step_a, long long ld_b, long long step_b) {
     wait_for_previous_grid();

@@ -36,45 +36,65 @@ __device__ __forceinline__ unsigned bytes_past_a_word(const void* address) {
     return static_cast<unsigned>(reinterpret_cast<unsigned long long>(address) & 3);
 }
 
-// Four bytes of which some are in the matrix; zeros for the others.
-__device__ __forceinline__ unsigned word_between(const signed char* from, const signed char* begin, const signed char* end) {
-    unsigned word = 0;
-    #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        if (from + i >= begin && from + i < end) word |= (unsigned)(unsigned char)__ldg(from + i) << 8 * i;
+// Aligned words of a matrix, by their offset in bytes from the one that has its first byte: that one and the last one may
+// have bytes that are not the matrix'. All between are its own, or lie between its rows.
+struct AlignedWords {
+    const signed char* first;
+    unsigned before;           // bytes of the first word that come before the matrix
+    unsigned long long bytes;  // from the first word to the matrix' end
+    unsigned long long last;   // offset
+
+    __device__ __forceinline__ explicit AlignedWords(const ByteMatrix& of) : before(bytes_past_a_word(of.begin)) {
+        first = of.begin - before;
+        bytes = of.end() - first;
+        last = (bytes - 1) & ~3ull;
     }
-    return word;
-}
+    __device__ __forceinline__ bool has_between(unsigned long long word) const { return word > 0 && word < last; }
+    __device__ __forceinline__ bool has_at_end(unsigned long long word) const { return word == 0 || word == last; }
+    __device__ __forceinline__ unsigned read(unsigned long long word) const {
+        return __ldg(reinterpret_cast<const unsigned*>(first + word));
+    }
+    // Zeros for what is not the matrix'.
+    __device__ __forceinline__ unsigned read_some(unsigned long long word) const {
+        unsigned some = 0;
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (word + i >= before && word + i < bytes) some |= (unsigned)(unsigned char)__ldg(first + word + i) << 8 * i;
+        }
+        return some;
+    }
+};
 
 // 16 bytes a thread and turn, PACKS turns under way together.
 __device__ __forceinline__ void pack_rows(const ByteMatrix& from, uint4* to, unsigned block) {
-    const signed char* end = from.end();
+    const AlignedWords there(from);
     const unsigned packs = from.packs();
     const unsigned all = from.rows * packs;
     unsigned words[PACKS][5];
+    unsigned shifts[PACKS];
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
         const unsigned at = (block * PACKS + i) * PACKERS + threadIdx.x;
-        const signed char* first = from.at(at / packs, at % packs * 16);
-        const signed char* whole = first - bytes_past_a_word(first);
+        const unsigned long long byte = at / packs * from.pitch + at % packs * 16 + there.before;
+        const unsigned long long word = byte & ~3ull;
+        shifts[i] = (byte & 3) * 8;
         if (at >= all) continue;
-        if (whole >= from.begin && whole + 20 <= end) {
+        if (word > 0 && word + 16 < there.last) {
             #pragma unroll
-            for (int w = 0; w < 5; ++w) words[i][w] = __ldg(reinterpret_cast<const unsigned*>(whole) + w);
+            for (int w = 0; w < 5; ++w) words[i][w] = there.read(word + w * 4);
         } else {
             #pragma unroll
-            for (int w = 0; w < 5; ++w) words[i][w] = word_between(whole + w * 4, from.begin, end);
+            for (int w = 0; w < 5; ++w) words[i][w] = there.read_some(word + w * 4);
         }
     }
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
         const unsigned at = (block * PACKS + i) * PACKERS + threadIdx.x;
-        const unsigned shift = bytes_past_a_word(from.at(at / packs, at % packs * 16)) * 8;
         uint4 pack;
-        pack.x = __funnelshift_r(words[i][0], words[i][1], shift);
-        pack.y = __funnelshift_r(words[i][1], words[i][2], shift);
-        pack.z = __funnelshift_r(words[i][2], words[i][3], shift);
-        pack.w = __funnelshift_r(words[i][3], words[i][4], shift);
+        pack.x = __funnelshift_r(words[i][0], words[i][1], shifts[i]);
+        pack.y = __funnelshift_r(words[i][1], words[i][2], shifts[i]);
+        pack.z = __funnelshift_r(words[i][2], words[i][3], shifts[i]);
+        pack.w = __funnelshift_r(words[i][3], words[i][4], shifts[i]);
         if (at < all) to[at] = pack;
     }
 }
@@ -89,43 +109,44 @@ __device__ __forceinline__ void turn_bytes(unsigned (&words)[4]) {
     words[3] = __byte_perm(high, next_high, 0x7632);
 }
 
-// A lane's four neighbouring rows, at four k from `k` on: one word for each k.
-__device__ __forceinline__ void load_neighbours(unsigned (&words)[4], const ByteMatrix& from, int first_row, int k) {
-    const int lane = threadIdx.x % 32;
+// Of a tile that is turned: a warp has every eighth four of its k.
+constexpr int QUADS = TURNED_K / 4 / 8;
+
+// A lane's four neighbouring rows, where rows are neighbours in memory: a word for each k. A warp reads words as they lie,
+// and shifts them by the bytes that the first row is behind a word's beginning: the last lane's are its neighbour's only.
+__device__ __forceinline__ void load_neighbours(unsigned (&words)[QUADS][4], const ByteMatrix& from, int first_row, int first_k) {
+    const AlignedWords there(from);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const unsigned long long start = there.before + first_row;
+    bool is_at_end = false;
     #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-        const signed char* first = from.at(first_row, k + j);
-        const signed char* whole = first - bytes_past_a_word(first) + lane * 4;
-        words[j] = 0;
-        if (k + j < from.K && whole + 4 <= from.end()) {
-            if (whole >= from.begin) words[j] = __ldg(reinterpret_cast<const unsigned*>(whole));
+    for (int i = 0; i < QUADS * 4; ++i) {
+        const int k = first_k + (i / 4 * 8 + warp) * 4 + i % 4;
+        const unsigned long long word = (start + k * from.step & ~3ull) + lane * 4;
+        words[i / 4][i % 4] = 0;
+        if (k < from.K && there.has_between(word)) words[i / 4][i % 4] = there.read(word);
+        is_at_end |= k < from.K && there.has_at_end(word);
+    }
+    if (is_at_end) {
+        const unsigned first = there.read_some(0), last = there.read_some(there.last);
+        #pragma unroll
+        for (int i = 0; i < QUADS * 4; ++i) {
+            const int k = first_k + (i / 4 * 8 + warp) * 4 + i % 4;
+            const unsigned long long word = (start + k * from.step & ~3ull) + lane * 4;
+            if (k < from.K && there.has_at_end(word)) words[i / 4][i % 4] = word == 0 ? first : last;
         }
     }
-}
-
-// What lies across an end of the matrix, which is one word of all at each: load_neighbours left it out.
-__device__ __forceinline__ void load_across_ends(unsigned (&words)[4], const ByteMatrix& from, int first_row, int k) {
-    const int lane = threadIdx.x % 32;
-    const signed char* end = from.end();
+    __syncwarp();
     #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-        const signed char* first = from.at(first_row, k + j);
-        const signed char* whole = first - bytes_past_a_word(first) + lane * 4;
-        const bool is_across = (whole < from.begin && whole + 4 > from.begin) || (whole < end && whole + 4 > end);
-        if (k + j < from.K && is_across) words[j] = word_between(whole, from.begin, end);
+    for (int i = 0; i < QUADS * 4; ++i) {
+        const int k = first_k + (i / 4 * 8 + warp) * 4 + i % 4;
+        const unsigned next = __shfl_down_sync(0xffffffff, words[i / 4][i % 4], 1);
+        const unsigned shift = (static_cast<unsigned>(start) + k * static_cast<unsigned>(from.step)) % 4 * 8;
+        words[i / 4][i % 4] = __funnelshift_r(words[i / 4][i % 4], next, shift);
     }
 }
 
-// All lanes take part: the last one's words are there for its neighbour.
-__device__ __forceinline__ void shift_neighbours(unsigned (&words)[4], const ByteMatrix& from, int first_row, int k) {
-    #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-        const unsigned next = __shfl_down_sync(0xffffffff, words[j], 1);
-        words[j] = __funnelshift_r(words[j], next, bytes_past_a_word(from.at(first_row, k + j)) * 8);
-    }
-}
-
-// The same of any matrix, byte by byte.
+// The same at four k, of a matrix that has neither rows nor elements of k for neighbours: byte by byte.
 __device__ __forceinline__ void load_strided(unsigned (&words)[4], const ByteMatrix& from, int first_row, int k) {
     const int row = first_row + threadIdx.x % 32 * 4;
     #pragma unroll
@@ -133,38 +154,37 @@ __device__ __forceinline__ void load_strided(unsigned (&words)[4], const ByteMat
         words[j] = 0;
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const bool exists = k + j < from.K && row + i < from.rows;
-            if (exists) words[j] |= (unsigned)(unsigned char)__ldg(from.at(row + i, k + j)) << 8 * i;
+            if (k + j < from.K && row + i < from.rows)
+                words[j] |= (unsigned)(unsigned char)__ldg(from.at(row + i, k + j)) << 8 * i;
         }
     }
 }
 
+// A row of the tile is eight chunks of four words. Eight lanes' rows take other chunks, four times eight other words.
+__device__ __forceinline__ void put_turned(unsigned* tile, unsigned (&words)[4], int quad) {
+    const int lane = threadIdx.x % 32;
+    const int place = (quad / 4 ^ lane % 8) * 4 + (quad % 4 ^ lane / 8);
+    turn_bytes(words);
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) tile[(lane * 4 + i) * 32 + place] = words[i];
+}
+
 __device__ __forceinline__ void pack_turned(const ByteMatrix& from, uint4* to, unsigned block, unsigned* tile) {
-    constexpr int QUADS = TURNED_K / 4 / 8;  // of k, a warp
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int first_row = block % from.tiles_of_rows() * TURNED_ROWS;
     const int first_k = block / from.tiles_of_rows() * TURNED_K;
-    unsigned words[QUADS][4];
     if (from.pitch == 1) {
+        unsigned words[QUADS][4];
+        load_neighbours(words, from, first_row, first_k);
         #pragma unroll
-        for (int q = 0; q < QUADS; ++q) load_neighbours(words[q], from, first_row, first_k + (q * 8 + warp) * 4);
-        #pragma unroll
-        for (int q = 0; q < QUADS; ++q) load_across_ends(words[q], from, first_row, first_k + (q * 8 + warp) * 4);
-        #pragma unroll
-        for (int q = 0; q < QUADS; ++q) shift_neighbours(words[q], from, first_row, first_k + (q * 8 + warp) * 4);
+        for (int q = 0; q < QUADS; ++q) put_turned(tile, words[q], q * 8 + warp);
     } else {
-        #pragma unroll
-        for (int q = 0; q < QUADS; ++q) load_strided(words[q], from, first_row, first_k + (q * 8 + warp) * 4);
-    }
-
-    // A row of the tile is eight chunks of four words. Eight lanes' rows take other chunks, four times eight other words.
-    #pragma unroll
-    for (int q = 0; q < QUADS; ++q) {
-        turn_bytes(words[q]);
-        const int quad = q * 8 + warp;
-        const int place = (quad / 4 ^ lane % 8) * 4 + (quad % 4 ^ lane / 8);
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) tile[(lane * 4 + i) * 32 + place] = words[q][i];
+        #pragma unroll 1
+        for (int quad = warp; quad < TURNED_K / 4; quad += 8) {
+            unsigned words[4];
+            load_strided(words, from, first_row, first_k + quad * 4);
+            put_turned(tile, words, quad);
+        }
     }
     __syncthreads();
 
