@@ -41,6 +41,7 @@ CASES = {
     "29_fringe": (SIZES, {_FRESH}),
     "31_stream_k": (STREAM, {_FRESH}),
     "33_rim": (RIM, {_FRESH}),
+    "35_parts_in_memory": (FEW, {_FRESH, "proxy_fence_dropped.1"}),
 }
 EVERY = int(os.environ.get("TILEWRIGHT_HGEMM_MUTANTS", "8"))  # of the mutants, one in so many is looked at
 TWO_WARPGROUPS = (("TW_BM", 128), ("TW_BN", 64), ("TW_STAGES", 2), ("TW_PARTS", 2))
@@ -206,6 +207,39 @@ def test_a_twin_whose_parts_of_a_tile_do_not_meet_is_caught(old: str, new: str) 
     )
     what = operation(FAMILY, "bfloat16", STREAM)
     assert not all(run_emulated(broken, what, attempt=attempt).passed for attempt in (0, 1))
+
+
+@pytest.mark.parametrize(("bm", "bn", "parts", "splits"), [(64, 32, 4, 3), (128, 64, 2, 1)])
+def test_clusters_of_a_tile_meet_in_memory(bm: int, bn: int, parts: int, splits: int) -> None:
+    compiled = built("35_parts_in_memory", *_tiles(BM=bm, BN=bn, STAGES=2, PARTS=parts, SPLITS=splits))
+    assert compiled.spill_bytes == 0
+    for k in (800, 200):  # at 200 some of the parts have no k
+        what = operation(FAMILY, "bfloat16", {**FEW, "K": k, "ld_a": k})
+        runs = [run_emulated(compiled, what, attempt=attempt) for attempt in (0, 1)]
+        assert [run.message for run in runs] == ["", ""]
+        assert len({run.outputs["c"].tobytes() for run in runs}) == 1, "the order of blocks makes no difference"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "k"),
+    [
+        ("draws_last(tickets + place, SPLITS)", "draws_last(tickets + place, SPLITS - 1)", 64),
+        ("draws_last(tickets + place, SPLITS)", "split == 0", 64),
+        ("tickets + place", "tickets + tile", 64),
+        ("SPLITS);\n        sync_warpgroups(1 + band);", "SPLITS);", 64),
+        ("for (int s = 0; s", "for (int s = 1; s", 328),
+    ],
+)
+def test_a_twin_whose_clusters_do_not_meet_is_caught(old: str, new: str, k: int) -> None:
+    """Of 64 k one cluster has all: it comes last."""
+    rung = FAMILY.rung("35_parts_in_memory")
+    text = rung.file.read_text("utf-8")
+    assert old in text
+    tiles = _tiles(BM=64, BN=32, STAGES=2, PARTS=2, SPLITS=3)
+    rung = replace(rung, defines={**rung.defines, **dict(tiles)})
+    twin = compile_rung(rung_spec(FAMILY, rung, "bfloat16"), Settings.from_environment(), text=text.replace(old, new))
+    what = operation(FAMILY, "bfloat16", {**FEW, "K": k, "ld_a": k})
+    assert not all(run_emulated(twin, what, attempt=n).passed for n in (0, 1))
 
 
 @pytest.mark.parametrize(
