@@ -70,7 +70,7 @@ def test_operands_may_lie_anyhow(family: str, of: dict[str, int]) -> None:
 @pytest.mark.parametrize("family", RUNGS if EVERY == 1 else ["w8a8"])  # whose sums meet more in registers
 def test_the_widest_tile_of_a_card_is_right_and_spills_nothing(family: str) -> None:
     choice = max(FAMILIES[family].rung(RUNGS[family]).choices, key=lambda choice: choice["TW_BN"])
-    compiled = built(family, defines=(*choice.items(), ("TW_BLOCKS", 2)))
+    compiled = built(family, defines=(*choice.items(), ("TW_BLOCKS", 2), ("TW_PACKS", 4)))
     assert compiled.spill_bytes == 0
     assert run(compiled, sizes(140, 265, 601, 1, 603, 141)).message == ""
 
@@ -99,7 +99,7 @@ TWINS = [
     ("lay[1 ^ turn]", "lay[1]"),
     ("next_high, 0x7632", "next_high, 0x7362"),
     ("block % from.tiles_of_rows()", "block / 3"),
-    ("const unsigned of_a = a.blocks();", "const unsigned of_a = a.blocks() + 1;"),
+    ("of_a = a.template blocks<PACKS>();", "of_a = a.template blocks<PACKS>() + 1;"),
 ]
 
 

@@ -1,7 +1,7 @@
-// Rows that begin anywhere, and operands whose neighbours in memory are not those along k: tensor maps take pitches of whole
-// 16 bytes only, and wgmma takes bytes along k only. A first kernel writes both operands anew, as both want them; then blocks
-// that stay multiply, and the next tile's operands come while a result is written. What is copied is little beside the
-// product, and mostly still in L2 when it is read.
+// Rows that begin anywhere, and operands whose neighbours in memory are not those along k: tensor maps take pitches of
+// whole 16 bytes only, and wgmma takes bytes along k only. A first kernel writes both operands anew, as both want them;
+// then blocks that stay multiply, and the next tile's operands come while a result is written. What is copied is little
+// beside the product, and mostly still in L2 when it is read.
 #include "dependent.cuh"
 #include "ring_s8.cuh"
 #include "walk.cuh"
@@ -12,7 +12,9 @@
 #define TW_BN 64
 #define TW_STAGES 2
 #define TW_BLOCKS 2
+#define TW_PACKS 2
 #endif
+constexpr int PACKS = TW_PACKS;  // of 16 bytes, a thread of the first kernel
 constexpr int BN = TW_BN;
 constexpr int STAGES = TW_STAGES;
 constexpr int BLOCKS = TW_BLOCKS;
@@ -30,8 +32,8 @@ pack(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ 
      int N, int K, long long ld_a, long long step_a, long long ld_b, long long step_b) {
     wait_for_previous_grid();
     let_next_grid_come();
-    pack_operands({a, M, K, ld_a, step_a}, {b, N, K, ld_b, step_b}, reinterpret_cast<uint4*>(a_rows),
-                  reinterpret_cast<uint4*>(b_rows));
+    pack_operands<PACKS>({a, M, K, ld_a, step_a}, {b, N, K, ld_b, step_b}, reinterpret_cast<uint4*>(a_rows),
+                         reinterpret_cast<uint4*>(b_rows));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)

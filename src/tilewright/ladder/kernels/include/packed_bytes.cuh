@@ -4,12 +4,11 @@
 // places that no two of a warp share a bank of. What lies behind a row's end is written as it comes: no map looks there.
 #pragma once
 
-constexpr int PACKERS = 256;  // threads of a block
-constexpr int PACKS = 4;      // of 16 bytes, a thread
+constexpr int PACKERS = 256;      // threads of a block
 constexpr int TURNED_ROWS = 124;  // of a tile: 31 words wherever in the first of 32 words they begin
 constexpr int TURNED_K = 128;
 constexpr int TILE_WORDS = (TURNED_ROWS + 4) * TURNED_K / 4;
-static_assert(PACKERS == 256 && TURNED_K == 128, "eight warps: what turn() reads of shared memory relies on it");
+static_assert(PACKERS == 256 && TURNED_K == 128, "eight warps: what pack_turned() reads of shared memory relies on it");
 
 // rows x K bytes: element (row, k) is begin[row * pitch + k * step].
 struct ByteMatrix {
@@ -25,7 +24,8 @@ struct ByteMatrix {
     __device__ __forceinline__ const signed char* end() const { return at(rows - 1, K - 1) + 1; }
     __device__ __forceinline__ unsigned packs() const { return (K + 15) / 16; }  // of a row
     __device__ __forceinline__ unsigned tiles_of_rows() const { return (rows + TURNED_ROWS - 1) / TURNED_ROWS; }
-    // Blocks that write it.
+    // Blocks that write it, PACKS of 16 bytes a thread where k's neighbours are those in memory.
+    template <int PACKS>
     __device__ __forceinline__ unsigned blocks() const {
         if (step == 1) return (rows * packs() + PACKERS * PACKS - 1) / (PACKERS * PACKS);
         return tiles_of_rows() * ((K + TURNED_K - 1) / TURNED_K);
@@ -65,7 +65,8 @@ struct AlignedWords {
     }
 };
 
-// 16 bytes a thread and turn, PACKS turns under way together.
+// 16 bytes a thread and turn, all turns under way together.
+template <int PACKS>
 __device__ __forceinline__ void pack_rows(const ByteMatrix& from, uint4* to, unsigned block) {
     const AlignedWords there(from);
     const unsigned packs = from.packs();
@@ -114,7 +115,8 @@ constexpr int QUADS = TURNED_K / 4 / 8;
 
 // A lane's four neighbouring rows, where rows are neighbours in memory: a word for each k. A warp reads words as they lie,
 // and shifts them by the bytes that the first row is behind a word's beginning: the last lane's are its neighbour's only.
-__device__ __forceinline__ void load_neighbours(unsigned (&words)[QUADS][4], const ByteMatrix& from, int first_row, int first_k) {
+__device__ __forceinline__ void load_neighbours(unsigned (&words)[QUADS][4], const ByteMatrix& from, int first_row,
+                                                int first_k) {
     const AlignedWords there(from);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const unsigned long long start = there.before + first_row;
@@ -195,18 +197,20 @@ __device__ __forceinline__ void pack_turned(const ByteMatrix& from, uint4* to, u
         const unsigned lay[4] = {read.x, read.y, read.z, read.w};
         const unsigned pack = first_k / 16 + lane % 8;
         if (row < TURNED_ROWS && first_row + row < from.rows && pack < from.packs())
-            to[(first_row + row) * from.packs() + pack] = make_uint4(lay[turn], lay[1 ^ turn], lay[2 ^ turn], lay[3 ^ turn]);
+            to[(first_row + row) * from.packs() + pack] =
+                make_uint4(lay[turn], lay[1 ^ turn], lay[2 ^ turn], lay[3 ^ turn]);
     }
 }
 
 // Both operands, by one grid: blocks of a come first.
+template <int PACKS>
 __device__ __forceinline__ void pack_operands(const ByteMatrix& a, const ByteMatrix& b, uint4* a_rows, uint4* b_rows) {
     __shared__ __align__(16) unsigned tile[TILE_WORDS];
-    const unsigned of_a = a.blocks();
+    const unsigned of_a = a.template blocks<PACKS>();
     const bool is_a = blockIdx.x < of_a;
     const ByteMatrix from = is_a ? a : b;
     uint4* to = is_a ? a_rows : b_rows;
     const unsigned block = is_a ? blockIdx.x : blockIdx.x - of_a;
-    if (from.step == 1) pack_rows(from, to, block);
+    if (from.step == 1) pack_rows<PACKS>(from, to, block);
     else pack_turned(from, to, block, tile);
 }
