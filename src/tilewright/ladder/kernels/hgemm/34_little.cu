@@ -10,7 +10,7 @@ constexpr int BN = 16;
 constexpr int WARPS = 8;
 constexpr int THREADS = WARPS * 32;
 constexpr int STEPS = 2;  // of 16 k, that a warp asks for before it multiplies
-constexpr int ROUND = WARPS * 16 * STEPS;
+constexpr int BK = WARPS * 16 * STEPS;
 
 // A lane's four neighbours of k, of a row of a or a column of b, of which so many are there: which of an instruction's k they
 // are is nobody's matter as long as it is the same of both.
@@ -42,7 +42,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
     let_next_grid_come();
 
     float sums[2][4] = {};
-    for (; k - lane % 4 * 4 < K; k += ROUND) {
+    for (; k - lane % 4 * 4 < K; k += BK) {
         Four a_part[STEPS][2];
         Four b_part[STEPS][2];
         #pragma unroll
@@ -60,8 +60,8 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
             #pragma unroll
             for (int i = 0; i < 2; ++i) multiply_add(sums[i], rows, b_part[s][i].at[0], b_part[s][i].at[1]);
         }
-        of_a += ROUND;
-        of_b += (long long)ROUND * ld_b;
+        of_a += BK;
+        of_b += (long long)BK * ld_b;
     }
 
     #pragma unroll

@@ -19,7 +19,7 @@ constexpr int BN = 16;
 constexpr int WARPS = 8;
 constexpr int THREADS = WARPS * 32;
 constexpr int STEPS = 2;  // of 16 k, that a warp asks for before it multiplies
-constexpr int ROUND = WARPS * 16 * STEPS;
+constexpr int BK = WARPS * 16 * STEPS;
 
 // A lane's four neighbours of k, of a row of a or a column of b, of which so many are there: which of an instruction's k they
 // are is nobody's matter as long as it is the same of both.
@@ -64,7 +64,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
         terms[1] = added.at(row + 8, to_column, M, N);
     }
     float sums[2][4] = {};
-    for (; k - lane % 4 * 4 < K; k += ROUND) {
+    for (; k - lane % 4 * 4 < K; k += BK) {
         Four a_part[STEPS][2];
         Four b_part[STEPS][2];
         #pragma unroll
@@ -82,8 +82,8 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
             #pragma unroll
             for (int i = 0; i < 2; ++i) multiply_add(sums[i], rows, b_part[s][i].at[0], b_part[s][i].at[1]);
         }
-        of_a += ROUND * step_a;
-        of_b += ROUND * ld_b;
+        of_a += BK * step_a;
+        of_b += BK * ld_b;
     }
 
     #pragma unroll
