@@ -7,8 +7,8 @@
 #include "row.cuh"
 #include "tma.cuh"
 
-// A warp's chunks of its cluster's next rows, OWNED packs a lane.
-template <int DEPTH, int OWNED>
+// A warp's chunks of its cluster's next rows, OWNED packs a lane. EXACT: every row fills every chunk.
+template <int DEPTH, int OWNED, bool EXACT = false>
 struct Chunks {
     static constexpr int LENGTH = 32 * OWNED * TW_PACK;
     TW_T* at;            // [DEPTH][LENGTH], at a multiple of 16 bytes
@@ -31,7 +31,9 @@ struct Chunks {
         if (columns > 0) copy_bytes(at + stage * LENGTH, x + row * ld_x, columns * TW_T_BYTES, &arrivals[stage]);
     }
 
-    __device__ __forceinline__ bool has(int i) const { return column_of<32>(i, threadIdx.x % 32) < columns; }
+    __device__ __forceinline__ bool has(int i) const {
+        return EXACT || column_of<32>(i, threadIdx.x % 32) < columns;
+    }
     // Behind the row's end: `blank`.
     __device__ __forceinline__ Words read(int stage, int i, float blank) const {
         return has(i) ? load_words(at + stage * LENGTH + column_of<32>(i, threadIdx.x % 32)) : repeated(blank);

@@ -24,3 +24,38 @@ __device__ __forceinline__ float reciprocal(float sum) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(sum));
     return result;
 }
+
+// exp(x - largest) for many x. IN_ONE, for 16-bit elements: 2**(x * log2(e) - largest * log2(e)), one operation instead of
+// two. The product with `largest` is rounded, but to the same figure wherever it is the base, and so cancels in the share
+// of a sum of such powers: `between` counts with that figure, too. Beyond 2**20 the figure would be too coarse; there,
+// neighbours of 16 bits are 4,096 apart, and a power is 1 or 0 to whichever base.
+template <bool IN_ONE>
+struct Powers {
+    float rate, at;
+
+    __device__ __forceinline__ explicit Powers(float largest) : rate(1.0f), at(finite_base(largest)) {
+        if constexpr (IN_ONE)
+            if (fabsf(at) <= 1048576.0f) {
+                rate = 1.44269504f;
+                at = __fmul_rn(at, rate);
+            }
+    }
+
+    __device__ __forceinline__ float of(float x) const {
+        if constexpr (!IN_ONE) return exponential(x - at);
+        float result;
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(__fmaf_rn(x, rate, -at)));
+        return result;
+    }
+
+    // exp(lower - higher): from powers with `lower` as their largest to such with `higher`. Halves, as the products may
+    // be beyond the largest float.
+    static __device__ __forceinline__ float between(float lower, float higher) {
+        if constexpr (!IN_ONE) return exponential(lower - finite_base(higher));
+        constexpr float HALF = 0.5f * 1.44269504f;
+        const float apart = __fmul_rn(lower, HALF) - __fmul_rn(finite_base(higher), HALF);
+        float result;
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(apart + apart));
+        return result;
+    }
+};

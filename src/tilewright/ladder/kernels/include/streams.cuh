@@ -19,6 +19,11 @@ __device__ __forceinline__ Pack load_pack_once(const TW_T* from) {
 }
 
 __device__ __forceinline__ void store_pack_once(TW_T* to, const Pack& pack) {
-    if constexpr (TW_STREAM) __stcs(reinterpret_cast<uint4*>(to), *reinterpret_cast<const uint4*>(&pack));
-    else store_pack(to, pack);
+    const uint4& words = *reinterpret_cast<const uint4*>(&pack);
+    if constexpr (TW_STREAM) __stcs(reinterpret_cast<uint4*>(to), words);
+    // Of an assignment the compiler makes four stores of 4 bytes now and then.
+    else
+        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words.x), "r"(words.y), "r"(words.z),
+                     "r"(words.w)
+                     : "memory");
 }

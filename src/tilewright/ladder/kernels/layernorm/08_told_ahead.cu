@@ -19,12 +19,44 @@
 #define RESIDENT 1   // blocks of an SM
 #define CLUSTERS 2   // of the launch, at most
 #endif
+#ifndef WHOLE
+#define WHOLE 0  // 1: a row fills all packs
+#endif
+#ifndef PIVOT
+#define PIVOT 0  // 1: of 16-bit elements, sums and squares around one of them come of one reading
+#endif
+#ifndef FLOATS
+#define FLOATS 0  // 1: weights and biases are kept as floats
+#endif
 constexpr int WARPS = WORKERS / 32, PARTS = CLUSTER * WARPS;
-using Row = Chunks<STAGES, PACKS>;
+using Row = Chunks<STAGES, PACKS, WHOLE>;
+constexpr bool IS_PIVOTED = PIVOT && TW_T_BYTES == 2;
 
 __shared__ RowBoards<CLUSTER, WARPS, 2> boards;  // of a warp: the sum of its elements, the squares around their mean
 
+// Of a chunk: squares around its mean, from sums around one of its elements. That is at most sqrt(elements) deviations
+// from the mean: what cancels, of a few thousand elements, leaves a 16-bit result enough.
+__device__ __forceinline__ void tell_at_once(const Row& rows, int stage, int count, float rate) {
+    float sum = 0.0f, squares = 0.0f, values[TW_PACK], pivot = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        unpack(values, rows.read(stage, i, 0.0f));
+        if (i == 0) pivot = __shfl_sync(ALL_LANES, values[0], 0);
+        if (!rows.has(i)) continue;
+        #pragma unroll
+        for (int j = 0; j < TW_PACK; ++j) {
+            const float apart = values[j] - pivot;
+            sum += apart;
+            squares += apart * apart;
+        }
+    }
+    sum = warp_sum(sum);
+    squares = fmaxf(warp_sum(squares) - sum * sum * rate, 0.0f);
+    boards.tell(count, {sum + pivot * rows.columns, squares});
+}
+
 __device__ __forceinline__ void tell(const Row& rows, int stage, int count, float rate) {
+    if constexpr (IS_PIVOTED) return tell_at_once(rows, stage, count, rate);
     Words packs[PACKS];
     float sum = 0.0f, squares = 0.0f, values[TW_PACK];
     #pragma unroll
@@ -77,7 +109,7 @@ extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WOR
 layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_T* __restrict__ bias,
           TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
     wait_for_previous_grid();
-    if (C > PARTS * Row::LENGTH) __trap();
+    if (WHOLE ? C != PARTS * Row::LENGTH : C > PARTS * Row::LENGTH) __trap();
     extern __shared__ uint4 memory[];
     __shared__ Arrivals arrivals[WARPS][STAGES];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -113,8 +145,11 @@ layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_
             tell(rows, ahead, count + 1, rate);
         }
         const Normal normal = heard(count, C, epsilon);
-        keep_packed(weights);
-        keep_packed(biases);
+        if constexpr (!FLOATS) {
+            keep_packed(weights);
+            keep_packed(biases);
+        }
+        const float shift = -normal.mean * normal.scale;
         TW_T* to = y + row * C + begin;
         #pragma unroll
         for (int i = 0; i < PACKS; ++i) {
@@ -123,7 +158,10 @@ layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_
             unpack(scales, weights[i]);
             unpack(shifts, biases[i]);
             #pragma unroll
-            for (int j = 0; j < TW_PACK; ++j) values[j] = (values[j] - normal.mean) * normal.scale * scales[j] + shifts[j];
+            for (int j = 0; j < TW_PACK; ++j) {
+                const float value = IS_PIVOTED ? values[j] * normal.scale + shift : (values[j] - normal.mean) * normal.scale;
+                values[j] = value * scales[j] + shifts[j];
+            }
             if (rows.has(i)) store_words_once(to + column_of<32>(i, lane), packed(values));
         }
         __syncwarp();

@@ -19,8 +19,11 @@
 #define RESIDENT 1   // blocks of an SM
 #define CLUSTERS 2   // of the launch, at most
 #endif
+#ifndef WHOLE
+#define WHOLE 0  // 1: a row fills all packs
+#endif
 constexpr int WARPS = WORKERS / 32, PARTS = CLUSTER * WARPS;
-using Row = Chunks<STAGES, PACKS>;
+using Row = Chunks<STAGES, PACKS, WHOLE>;
 
 __shared__ RowBoards<CLUSTER, WARPS, 1> boards;  // of a warp: the sum of its squares
 
@@ -50,7 +53,7 @@ extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WOR
 rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, TW_T* __restrict__ y, int R, int C, long long ld_x,
         float epsilon) {
     wait_for_previous_grid();
-    if (C > PARTS * Row::LENGTH) __trap();
+    if (WHOLE ? C != PARTS * Row::LENGTH : C > PARTS * Row::LENGTH) __trap();
     extern __shared__ uint4 memory[];
     __shared__ Arrivals arrivals[WARPS][STAGES];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

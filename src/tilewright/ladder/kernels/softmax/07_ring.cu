@@ -22,11 +22,21 @@
 #define RESIDENT 1   // blocks of an SM
 #define CLUSTERS 2   // of the launch, at most
 #endif
+#ifndef WHOLE
+#define WHOLE 0  // 1: a row fills all packs
+#endif
+#ifndef KEEP
+#define KEEP 32  // powers that a thread keeps for their second use, of 16-bit elements
+#endif
+#ifndef FUSED
+#define FUSED 0  // 1: an exponential of a 16-bit element takes one operation less
+#endif
 constexpr int WARPS = WORKERS / 32;
 constexpr int PART = WORKERS * PACKS * (16 / TW_T_BYTES);  // elements of a block
 
 // Powers are kept for their second use as far as the registers go; of more 16-bit elements they are computed again.
-constexpr bool KEPT = TW_T_BYTES == 4 || GROUP * PACKS * TW_PACK <= 32;
+constexpr bool KEPT = TW_T_BYTES == 4 || GROUP * PACKS * TW_PACK <= KEEP;
+using Exp = Powers<FUSED && TW_T_BYTES == 2>;
 
 __shared__ Boards<CLUSTER, WARPS, 2 * GROUP> boards;
 
@@ -44,13 +54,13 @@ __device__ __forceinline__ RowState state_of(const Words (&packs)[PACKS], float 
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) own.largest = fmaxf(own.largest, values[j]);
     }
-    const float base = finite_base(own.largest);
+    const Exp exp(own.largest);
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
         unpack(values, packs[i]);
         #pragma unroll
         for (int j = 0; j < TW_PACK; ++j) {
-            const float power = exponential(values[j] - base);
+            const float power = exp.of(values[j]);
             own.sum += power;
             if constexpr (KEPT) powers[i][j] = power;
         }
@@ -64,7 +74,7 @@ __device__ __forceinline__ void merge(RowState (&rows)[GROUP], int count) {
     #pragma unroll
     for (int g = 0; g < GROUP; ++g) {
         figures[2 * g] = warp_max(rows[g].largest);
-        figures[2 * g + 1] = warp_sum(rows[g].sum * exponential(rows[g].largest - finite_base(figures[2 * g])));
+        figures[2 * g + 1] = warp_sum(rows[g].sum * Exp::between(rows[g].largest, figures[2 * g]));
     }
     post(boards, count, figures);
     #pragma unroll
@@ -73,9 +83,10 @@ __device__ __forceinline__ void merge(RowState (&rows)[GROUP], int count) {
         for (int part = threadIdx.x % 32; part < CLUSTER * WARPS; part += 32)
             row.largest = fmaxf(row.largest, boards.at[count % 2][part][2 * g]);
         row.largest = warp_max(row.largest);
-        const float base = finite_base(row.largest);
-        for (int part = threadIdx.x % 32; part < CLUSTER * WARPS; part += 32)
-            row.sum += boards.at[count % 2][part][2 * g + 1] * exponential(boards.at[count % 2][part][2 * g] - base);
+        for (int part = threadIdx.x % 32; part < CLUSTER * WARPS; part += 32) {
+            const float(&state)[2 * GROUP] = boards.at[count % 2][part];
+            row.sum += state[2 * g + 1] * Exp::between(state[2 * g], row.largest);
+        }
         rows[g] = {row.largest, warp_sum(row.sum)};
     }
 }
@@ -85,7 +96,7 @@ __device__ __forceinline__ void make_rows(const TW_T* x, TW_T* y, long long grou
                                           int columns) {
     extern __shared__ uint4 memory[];
     __shared__ Arrivals arrivals[STAGES];
-    const Ring<STAGES, GROUP, PART> ring = {reinterpret_cast<TW_T*>(memory), arrivals, x, ld_x, columns, R};
+    const Ring<STAGES, GROUP, PART, WHOLE> ring = {reinterpret_cast<TW_T*>(memory), arrivals, x, ld_x, columns, R};
     const int groups = gridDim.x / CLUSTER, worker = threadIdx.x;
     if (worker == 0) ring.begin(group, groups);
     open(boards);
@@ -110,14 +121,15 @@ __device__ __forceinline__ void make_rows(const TW_T* x, TW_T* y, long long grou
             const long long row = group * GROUP + g;
             if (row >= R) break;
             // Powers are to the thread's own maximum: exp(x - row) = exp(x - thread) * exp(thread - row).
-            const float scale = (KEPT ? exponential(own[g] - finite_base(rows[g].largest)) : 1.0f) / rows[g].sum;
+            const float scale = (KEPT ? Exp::between(own[g], rows[g].largest) : 1.0f) / rows[g].sum;
+            const Exp exp(rows[g].largest);
             #pragma unroll
             for (int i = 0; i < PACKS; ++i) {
                 float values[TW_PACK];
                 unpack(values, packs[g][i]);
                 #pragma unroll
                 for (int j = 0; j < TW_PACK; ++j)
-                    values[j] = scale * (KEPT ? powers[g][i][j] : exponential(values[j] - rows[g].largest));
+                    values[j] = scale * (KEPT ? powers[g][i][j] : exp.of(values[j]));
                 const int column = column_of<WORKERS>(i, worker);
                 if (column < columns) store_words_once(y + row * C + column, packed(values));
             }
@@ -143,25 +155,26 @@ __device__ __forceinline__ void make_rows_by_elements(const TW_T* x, TW_T* y, lo
             if (g >= members) continue;
             for (int column = threadIdx.x; column < columns; column += WORKERS)
                 rows[g].largest = fmaxf(rows[g].largest, to_float(from[g * ld_x + column]));
-            const float base = finite_base(rows[g].largest);
+            const Exp exp(rows[g].largest);
             for (int column = threadIdx.x; column < columns; column += WORKERS)
-                rows[g].sum += exponential(to_float(from[g * ld_x + column]) - base);
+                rows[g].sum += exp.of(to_float(from[g * ld_x + column]));
         }
         merge(rows, count);
-        for (int g = 0; g < members; ++g)
+        for (int g = 0; g < members; ++g) {
+            const Exp exp(rows[g].largest);
             for (int column = threadIdx.x; column < columns; column += WORKERS)
-                from_float(y[(group * GROUP + g) * C + column],
-                           exponential(to_float(from[g * ld_x + column]) - finite_base(rows[g].largest)) / rows[g].sum);
+                from_float(y[(group * GROUP + g) * C + column], exp.of(to_float(from[g * ld_x + column])) / rows[g].sum);
+        }
     }
 }
 
 extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WORKERS, RESIDENT)
 softmax(const TW_T* __restrict__ x, TW_T* __restrict__ y, int R, int C, long long ld_x) {
     wait_for_previous_grid();
-    if (C > CLUSTER * PART) __trap();
+    if (WHOLE ? C != CLUSTER * PART : C > CLUSTER * PART) __trap();
     const long long group = blockIdx.x / CLUSTER;
     const int begin = cluster_rank() * PART;
-    const int columns = max(0, min(PART, C - begin));  // the last blocks may have none, but are waited for
+    const int columns = WHOLE ? PART : max(0, min(PART, C - begin));  // the last blocks may have none, but are waited for
     const bool packed = C % TW_PACK == 0 && ld_x % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y);
     if (packed) make_rows(x + begin, y + begin, group, R, C, ld_x, columns);
     else make_rows_by_elements(x + begin, y + begin, group, R, C, ld_x, columns);

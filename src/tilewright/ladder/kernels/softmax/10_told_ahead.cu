@@ -20,8 +20,15 @@
 #define RESIDENT 1   // blocks of an SM
 #define CLUSTERS 2   // of the launch, at most
 #endif
+#ifndef WHOLE
+#define WHOLE 0  // 1: a row fills all packs
+#endif
+#ifndef FUSED
+#define FUSED 0  // 1: an exponential of a 16-bit element takes one operation less
+#endif
 constexpr int WARPS = WORKERS / 32, PARTS = CLUSTER * WARPS;
-using Row = Chunks<STAGES, PACKS>;
+using Row = Chunks<STAGES, PACKS, WHOLE>;
+using Exp = Powers<FUSED && TW_T_BYTES == 2>;
 
 __shared__ RowBoards<CLUSTER, WARPS, 2> boards;  // of a warp: its largest element, the sum of exp(x - largest)
 
@@ -37,12 +44,12 @@ __device__ __forceinline__ void tell(const Row& rows, int stage, int count) {
     }
     keep_packed(packs);
     largest = warp_max(largest);
-    const float base = finite_base(largest);
+    const Exp exp(largest);
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
         unpack(values, packs[i]);
         #pragma unroll
-        for (int j = 0; j < TW_PACK; ++j) sum += exponential(values[j] - base);
+        for (int j = 0; j < TW_PACK; ++j) sum += exp.of(values[j]);
     }
     boards.tell(count, {largest, warp_sum(sum)});
 }
@@ -62,11 +69,10 @@ __device__ __forceinline__ RowState heard(int count) {
         largest = fmaxf(largest, maxima[i]);
     }
     largest = warp_max(largest);
-    const float base = finite_base(largest);
     #pragma unroll
     for (int i = 0; i < OF_A_LANE; ++i) {
         const int part = i * 32 + threadIdx.x % 32;
-        if (part < PARTS) sum += board[part][1] * exponential(maxima[i] - base);
+        if (part < PARTS) sum += board[part][1] * Exp::between(maxima[i], largest);
     }
     return {largest, warp_sum(sum)};
 }
@@ -74,7 +80,7 @@ __device__ __forceinline__ RowState heard(int count) {
 extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WORKERS, RESIDENT)
 softmax(const TW_T* __restrict__ x, TW_T* __restrict__ y, int R, int C, long long ld_x) {
     wait_for_previous_grid();
-    if (C > PARTS * Row::LENGTH) __trap();
+    if (WHOLE ? C != PARTS * Row::LENGTH : C > PARTS * Row::LENGTH) __trap();
     extern __shared__ uint4 memory[];
     __shared__ Arrivals arrivals[WARPS][STAGES];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -102,13 +108,14 @@ softmax(const TW_T* __restrict__ x, TW_T* __restrict__ y, int R, int C, long lon
         }
         const RowState state = heard(count);
         const float scale = 1.0f / state.sum;
+        const Exp exp(state.largest);
         TW_T* to = y + row * C + begin;
         #pragma unroll
         for (int i = 0; i < PACKS; ++i) {
             float values[TW_PACK];
             unpack(values, rows.read(stage, i, MINUS_INFINITY));
             #pragma unroll
-            for (int j = 0; j < TW_PACK; ++j) values[j] = scale * exponential(values[j] - state.largest);
+            for (int j = 0; j < TW_PACK; ++j) values[j] = scale * exp.of(values[j]);
             if (rows.has(i)) store_words_once(to + column_of<32>(i, lane), packed(values));
         }
         __syncwarp();
