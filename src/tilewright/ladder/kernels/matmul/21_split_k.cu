@@ -142,16 +142,13 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
         const int band = warpgroup;  // of the tile's rows
         const int thread = threadIdx.x % 128;
         if (PARTS > 1) cluster_wait();
-        unsigned biases[OWN_CHUNKS] = {};
-        const auto load_biases = [&] {
-            #pragma unroll
-            for (int i = 0; i < OWN_CHUNKS; ++i) {
-                const int column = first_column + (part * OWN_CHUNKS + i) * 8 + sum_column(threadIdx.x, 0);
-                biases[i] = TW_BIAS ? two_of<false>(bias + column, 1, N - column) : 0;
-                if (EARLY) asm volatile("" : "+r"(biases[i]));  // here, not where they are added
-            }
-        };
-        if (EARLY) load_biases();
+        const auto biases_at = [&](int column) { return TW_BIAS ? two_of<false>(bias + column, 1, N - column) : 0; };
+        unsigned early[OWN_CHUNKS] = {};
+        #pragma unroll
+        for (int i = 0; EARLY && i < OWN_CHUNKS; ++i) {
+            early[i] = biases_at(first_column + (part * OWN_CHUNKS + i) * 8 + sum_column(threadIdx.x, 0));
+            asm volatile("" : "+r"(early[i]));  // here, not where they are added
+        }
         float sums[BN / 2] = {};
         Turn<STAGES> turn;
         int before = 0;
@@ -177,7 +174,6 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
         wgmma_wait<0>();
         hold(sums);
 
-        if (!EARLY) load_biases();
         float own[OWN_CHUNKS * 4];
         #pragma unroll
         for (int p = 0; p < PARTS; ++p) {
@@ -209,10 +205,11 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
                 four[3] += more.w;
             }
             const int column = first_column + (part * OWN_CHUNKS + i) * 8 + sum_column(threadIdx.x, 0);
+            const unsigned biases = EARLY ? early[i] : biases_at(column);
             float two[2];
-            finish_two(two, four, alpha, beta, added.at(row, column, M, N), biases[i]);
+            finish_two(two, four, alpha, beta, added.at(row, column, M, N), biases);
             store_inside(y, row, column, M, N, two[0], two[1]);
-            finish_two(two, four + 2, alpha, beta, added.at(row + 8, column, M, N), biases[i]);
+            finish_two(two, four + 2, alpha, beta, added.at(row + 8, column, M, N), biases);
             store_inside(y, row + 8, column, M, N, two[0], two[1]);
         }
     }
