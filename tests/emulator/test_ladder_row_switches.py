@@ -1,0 +1,129 @@
+"""What rungs of rows may be built with, where no size asks for it yet: right, and twins broken on purpose are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tilewright.ladder.compiling import CompiledRung, compile_rung
+from tilewright.ladder.family import Family, Rung, load_family
+from tilewright.ladder.running import Operation, operation, reference_of, run_emulated
+from tilewright.ladder.specs import rung_spec
+from tilewright.settings import Settings
+
+RING = {"CLUSTER": 2, "WORKERS": 64, "PACKS": 2, "GROUP": 1, "STAGES": 3, "RESIDENT": 2, "CLUSTERS": 2, "TW_STREAM": 0}
+WHOLE = {"R": 5, "C": 2048, "ld_x": 2056}  # what the ring holds of 16-bit elements
+RAGGED = {"R": 5, "C": 1800, "ld_x": 1808}
+Fill = Callable[[np.random.Generator, int], np.ndarray]
+
+
+def far(rng: np.random.Generator, columns: int) -> np.ndarray:
+    """Halves that lie 2,000 from zero, 1 apart: a base that is rounded must be the same one throughout."""
+    return rng.integers(1990, 2001, columns).astype(float)
+
+
+def huge(rng: np.random.Generator, columns: int) -> np.ndarray:
+    """Their product with log2(e) is no float any more."""
+    return np.where(rng.random(columns) < 0.01, 3.3e38, rng.choice([-3.3e38, 2.45e38, 0.0, 5.0], columns))
+
+
+def outlier(rng: np.random.Generator, columns: int) -> np.ndarray:
+    """The element that sums are around is the one that lies far from the mean."""
+    row = rng.normal(0, 1, columns)
+    row[0] = 60000
+    return row
+
+
+def plain(rng: np.random.Generator, columns: int) -> np.ndarray:
+    return rng.normal(3, 2, columns)
+
+
+CASES: list[tuple[str, str, str, dict[str, int], dict[str, int], Fill, tuple[str, str]]] = [
+    (
+        "softmax", "07", "float16", {"FUSED": 1, "KEEP": 64}, RAGGED, far,
+        ("Exp::between(own[g], rows[g].largest)", "Exp::between(rows[g].largest, rows[g].largest)"),
+    ),
+    (
+        "softmax", "10", "bfloat16", {"FUSED": 1, "WHOLE": 1}, WHOLE, huge,
+        ("const Exp exp(state.largest)", "const Exp exp(MINUS_INFINITY)"),
+    ),
+    (
+        "layernorm", "05", "float16", {"PIVOT": 1, "FLOATS": 1}, RAGGED, outlier,
+        ("fmaxf(warp_sum(squares) - sum * sum * rate, 0.0f)", "warp_sum(squares)"),
+    ),
+    (
+        "layernorm", "08", "bfloat16", {"PIVOT": 1, "WHOLE": 1}, WHOLE, plain,
+        ("sum + pivot * rows.columns", "sum"),
+    ),
+    (
+        "layernorm", "07", "float32", {"WORKERS": 128, "PIECES": 4, "WIDTH": 4, "HELD": 0, "LATE": 1, "BLOCKS": 4},
+        RAGGED, plain, ("bias + first + column", "bias + first"),
+    ),
+]  # fmt: skip
+
+
+def built(family: Family, rung: Rung, dtype: str, text: str | None = None) -> CompiledRung:
+    return compile_rung(rung_spec(family, rung, dtype), Settings.from_environment(), text=text)
+
+
+def filled(what: Operation, fill: Fill) -> Operation:
+    """The same with other rows of x."""
+    rng = np.random.default_rng(7)
+    x = what.inputs["x"].copy()
+    for begin in range(0, x.size, what.sizes["ld_x"]):
+        x[begin : begin + what.sizes["C"]] = fill(rng, what.sizes["C"]).astype(x.dtype)
+    inputs = {**what.inputs, "x": x}
+    return replace(what, inputs=inputs, expected=reference_of(what.family).compute(what.launch, inputs))
+
+
+@pytest.mark.parametrize(("name", "which", "dtype", "switches", "sizes", "fill", "breakage"), CASES)
+def test_switches_are_right_and_broken_twins_are_not(
+    name: str,
+    which: str,
+    dtype: str,
+    switches: dict[str, int],
+    sizes: dict[str, int],
+    fill: Fill,
+    breakage: tuple[str, str],
+) -> None:
+    family = load_family(name)
+    rung = family.rung(which)
+    rung = replace(rung, defines={**(RING if which != "07" or name == "softmax" else {}), **switches}, claims=())
+    what = filled(operation(family, dtype, sizes), fill)
+    compiled = built(family, rung, dtype)
+    done = run_emulated(compiled, what)
+    assert done.passed, done.message
+    assert compiled.spill_bytes == 0
+    text = rung.file.read_text("utf-8")
+    assert breakage[0] in text
+    assert not run_emulated(built(family, rung, dtype, text.replace(*breakage)), what).passed
+
+
+def test_rows_that_do_not_fill_all_packs_are_refused_where_all_are_said_to() -> None:
+    family = load_family("rmsnorm")
+    rung = replace(family.rung("08"), defines={**RING, "WHOLE": 1}, claims=())
+    compiled = built(family, rung, "float16")
+    assert run_emulated(compiled, operation(family, "float16", WHOLE)).passed
+    assert not run_emulated(compiled, operation(family, "float16", RAGGED)).passed
+
+
+def test_sixteen_bytes_are_one_store() -> None:
+    family = load_family("softmax")
+    rung = replace(family.rung("10"), defines={**RING, "PACKS": 4}, claims=())
+    ptx = built(family, rung, "bfloat16").artifacts[0].ptx
+    assert ptx.count("st.global.v4.u32") == 4
+    assert "st.global.u32" not in ptx
+    # As it was written before: the compiler makes four stores of the first.
+    text = rung.file.read_text("utf-8")
+    call = "store_words_once(to + column_of<32>(i, lane), packed(values))"
+    assert call in text
+    assigned = "*reinterpret_cast<Words4*>(to + column_of<32>(i, lane)) = of(packed(values))"
+    helper = (
+        "struct alignas(16) Words4 { unsigned x, y, z, w; };\n"
+        "__device__ Words4 of(const Words& a) { return {a.at[0], a.at[1], a.at[2], a.at[3]}; }\n"
+    )
+    broken = text.replace(call, assigned).replace('extern "C"', helper + 'extern "C"')
+    assert built(family, rung, "bfloat16", broken).artifacts[0].ptx.count("st.global.u32") >= 4
