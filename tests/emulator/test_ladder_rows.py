@@ -189,7 +189,7 @@ BROKEN = [
     ("softmax", "06", "    cluster_arrive();\n    cluster_wait();\n    // Every", "    // Every", "small"),
     ("softmax", "07", "group + (long long)STAGES * groups", "group + (long long)groups", "rows"),
     ("softmax", "07", "phase ^= 1;", "", "rows"),
-    ("softmax", "07", "exponential(own[g] - finite_base(rows[g].largest))", "1.0f", "small"),
+    ("softmax", "07", "Exp::between(own[g], rows[g].largest)", "1.0f", "small"),
     ("rmsnorm", "05", "wait_for(&arrivals[stage], phase);", "", "rows"),
     ("rmsnorm", "05", "part < CLUSTER * WARPS", "part < WARPS", "small"),
     ("layernorm", "05", " + apart * apart * elements", "", "small"),
