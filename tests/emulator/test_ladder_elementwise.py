@@ -123,17 +123,22 @@ def test_a_rung_as_a_card_gets_it(name: str, dtype: str, defines: Mapping[str, i
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("add", "float32"), ("gelu", "bfloat16")])
-def test_who_names_no_rung_gets_a_pack_a_thread(name: str, dtype: str) -> None:
+def test_who_names_no_rung_gets_a_pack_a_thread_or_of_little_an_element(name: str, dtype: str) -> None:
     """What an H200 took least time for; the rung above it is a loss."""
     family = load_family(name)
     for size in family.sizes.values():
         rung = family.best(size, dtype, lambda arch: True)
         assert rung.name == "04_dependent"
-        bytes_ = size["N"] * (2 if dtype == "bfloat16" else 4)
-        is_some, is_little = 2 << 20 < bytes_ <= 12 << 20, name == "add" and bytes_ <= 12288
-        assert rung.defines["THREADS"] == (256 if is_some else 32 if is_little else 128)
+        count, bytes_ = size["N"], size["N"] * (2 if dtype == "bfloat16" else 4)
+        is_some, is_little = 2 << 20 < bytes_ <= 12 << 20, name == "add" and 128 < count and bytes_ <= 12288
+        assert rung.defines["SINGLE"] == (count <= 128)
+        assert rung.defines["THREADS"] == (256 if is_some else 32 if is_little or count <= 32 else 128)
     done = run_emulated(built(family, rung, dtype), operation(family, dtype, {"N": 2051}), attempt=1)
     assert done.passed, done.message
+    for count in (1, 32, 33, 128):
+        rung = family.best({"N": count}, dtype, lambda arch: True)
+        done = run_emulated(built(family, rung, dtype), operation(family, dtype, {"N": count}), attempt=1)
+        assert done.passed, done.message
 
 
 def shifted(name: str, *, careless: bool = False) -> tuple[RungRun, np.ndarray]:
