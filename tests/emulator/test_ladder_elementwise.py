@@ -130,7 +130,7 @@ def test_who_names_no_rung_gets_a_pack_a_thread_or_of_little_an_element(name: st
         rung = family.best(size, dtype, lambda arch: True)
         assert rung.name == "04_dependent"
         count, bytes_ = size["N"], size["N"] * (2 if dtype == "bfloat16" else 4)
-        is_some, is_little = 2 << 20 < bytes_ <= 12 << 20, name == "add" and 128 < count and bytes_ <= 12288
+        is_some, is_little = 2 << 20 < bytes_ <= 12 << 20, name == "add" and count > 128 and bytes_ <= 12288
         assert rung.defines["SINGLE"] == (count <= 128)
         assert rung.defines["THREADS"] == (256 if is_some else 32 if is_little or count <= 32 else 128)
     done = run_emulated(built(family, rung, dtype), operation(family, dtype, {"N": 2051}), attempt=1)

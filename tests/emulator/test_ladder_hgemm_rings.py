@@ -43,7 +43,7 @@ CASES = {
     "33_rim": (RIM, {_FRESH}),
     "35_parts_in_memory": (FEW, {_FRESH, "proxy_fence_dropped.1"}),
 }
-EVERY = int(os.environ.get("TILEWRIGHT_HGEMM_MUTANTS", "8"))  # of the mutants, one in so many is looked at
+EVERY = int(os.environ.get("TILEWRIGHT_HGEMM_MUTANTS", "12"))  # of the mutants, one in so many is looked at
 TWO_WARPGROUPS = (("TW_BM", 128), ("TW_BN", 64), ("TW_STAGES", 2), ("TW_PARTS", 2))
 
 
