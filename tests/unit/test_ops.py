@@ -69,6 +69,7 @@ def test_a_tensor_of_another_rank_is_refused(operator: Any) -> None:
         operator(torch.randn(3))
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what PyTorch itself calls there
 def test_forward_mode_is_refused_and_not_a_constant(operator: Any) -> None:
     import torch
     from torch.autograd import forward_ad
