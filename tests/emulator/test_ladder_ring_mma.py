@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from tilewright.arch.arch import load_arch
 from tilewright.ladder.compiling import CompiledRung, compile_rung
 from tilewright.ladder.family import load_family
 from tilewright.ladder.running import operation, run_emulated
@@ -58,10 +59,14 @@ def test_it_is_right(is_cards: bool) -> None:
         assert run_emulated(compiled, operation(FAMILY, "bfloat16", SIZES), attempt=attempt).message == ""
 
 
-def test_its_ring_fits_a_card_of_sm_120() -> None:
+@pytest.mark.parametrize(("stages", "fits"), [(3, True), (4, False)])
+def test_its_ring_fits_a_card_of_sm_120_and_one_stage_more_does_not(stages: int, fits: bool) -> None:
     sized = RUNG.at(FAMILY.sizes["default"], "bfloat16")
     assert dict(sized.defines) == CARDS
-    assert 101376 >= 3 * (128 + 128) * 64 * 2 + 1024  # 99 KB: CUDA C++ Programming Guide, compute capability 12.x
+    rung = replace(RUNG, defines={**CARDS, "TW_STAGES": stages})
+    made = compile_rung(rung_spec(FAMILY, rung, "bfloat16"), Settings.from_environment(), "sm_120a")
+    ring = made.constants["SHARED_BYTES"] + made.constants["STAGES"] * 16  # two mbarriers a stage lie beside it
+    assert (ring <= load_arch("sm_120a").smem_optin_max_bytes) is fits
 
 
 @pytest.mark.parametrize("arch", ["sm_120a", "sm_121a"])

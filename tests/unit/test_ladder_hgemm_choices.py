@@ -74,7 +74,7 @@ def test_all_shapes_together_are_ahead_of_torch_and_of_the_best_of_cublaslt() ->
     of_lt = [ratio / row["ratio"]["cublaslt"] for ratio, row in last if "cublaslt" in row["ratio"]]
     assert len(of_lt) >= 37
     assert geometric_mean(ratio for ratio, _ in last) >= 1.03  # 1.034
-    assert geometric_mean(of_lt) >= 1.025  # 1.029
+    assert geometric_mean(of_lt) >= 1.025  # 1.030, over 37
 
 
 @pytest.mark.parametrize(
