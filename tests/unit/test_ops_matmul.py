@@ -125,8 +125,8 @@ def meant(family: Any) -> Any:
 @pytest.mark.parametrize(
     ("change", "rungs"),
     [
-        (lambda family: family, {"matmul/01_strided", "matmul/20_persistent", "matmul/21_split_k"}),
-        (meant, {"matmul/20_persistent", "matmul/21_split_k", "matmul/23_little"}),
+        (lambda family: family, {"matmul/20_persistent", "matmul/21_split_k", "matmul/22_direct", "matmul/23_little"}),
+        (meant, {"matmul/20_persistent", "matmul/21_split_k", "matmul/22_direct", "matmul/23_little"}),
     ],
 )
 def test_arrays_are_what_a_rung_takes(
@@ -143,6 +143,7 @@ def test_arrays_are_what_a_rung_takes(
             taken.add(bound_to(request_of(a, b, *more, 2.0, 0.5, "none")))
     for a, b in (
         (half(1, 33), half(33, 7)),
+        (half(3, 64), half(72, 64).t()),
         (half(33, 1), half(1, 9)),
         (half(5, 33)[:, ::2], half(17, 9)),
         (half(3, 5, 7), half(7, 9)),
@@ -163,7 +164,7 @@ def test_an_explanation_without_a_card() -> None:
     told = explain_matmul(x, w.t(), bias=half(1024), activation="silu", rung="20_persistent", arch="sm_90a")
     assert (told.rung, told.layout, told.epilogue) == ("matmul/20_persistent", "NT", "silu(a @ b + bias)")
     assert explain_matmul(x, w.t(), arch="sm_86").rung == "matmul/02_cp_async"
-    assert explain_matmul(x[:, ::2], w[:, ::2].t(), arch="sm_86").rung == "matmul/01_strided"
+    assert explain_matmul(x[:, ::2], w[:, ::2].t(), arch="sm_86").rung == "matmul/23_little"
     for rung in ("20_persistent", None):
         on_meta = explain_matmul(x.to("meta"), w.t().to("meta"), arch="sm_90a", rung=rung)
         assert on_meta == explain_matmul(x, w.t(), arch="sm_90a", rung=rung)
