@@ -193,7 +193,7 @@ __device__ __forceinline__ void add_products(float (&sums)[TM][TN], float* ring,
         stage = next_stage;
         phase ^= 1;
     }
-    phase ^= 1;  // that of the last step's copy is over where all have come to a barrier
+    phase ^= 1;  // that of the last step's copy is waited for where the next segment begins
 }
 
 // Whether the other part's sums are there already.
@@ -254,6 +254,7 @@ sgemm(const float* __restrict__ a, const float* __restrict__ b, float* __restric
     while (true) {
         __syncthreads();  // nobody reads the last tile's ring any more, or what was to be done
         if (tid == 0) work.next();
+        wait_for(&landed, phase ^ 1);  // all have come by: it passes at once. The first has none before, and passes, too
         __syncthreads();
         if (now.steps == 0) return;
         const int first_row = now.place.row * BM;
