@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
@@ -52,18 +51,6 @@ def test_a_rung(family: Family, rung: Rung, dtype: str, executor: GpuExecutor, c
     if not rung.misfit(what.sizes):
         done = run_on_gpu(compiled, what, executor)
         assert done.passed, f"ragged with {family.specials}: {done.message}"
-
-
-@pytest.mark.skipif(os.environ.get("TILEWRIGHT_LADDER_HUGE") != "1", reason="set TILEWRIGHT_LADDER_HUGE=1: minutes")
-@pytest.mark.parametrize("family", FAMILIES, ids=name_of)
-def test_the_best_rungs_at_large_sizes(family: Family, executor: GpuExecutor, card: GpuInfo) -> None:
-    large = [name for name in family.sizes if name not in family.emulated_sets()]
-    for turn, size in enumerate(large):
-        dtype = family.dtypes[turn % len(family.dtypes)]
-        what = operation(family, dtype, family.sizes[size])
-        rung = family.best(what.sizes, dtype, lambda arch: _runs(arch, card))
-        done = run_on_gpu(built(family, rung, dtype, card), what, executor)
-        assert done.passed, f"{size}, {dtype}, {rung.name}: {done.message}"
 
 
 def tensors_of(what: Operation) -> dict[str, Any]:

@@ -52,11 +52,17 @@ def test_a_repeat_is_in_the_order_of_the_current_stream(torch: Any) -> None:
     from tilewright import ops
 
     x, y = (torch.randn(1 << 20, device="cuda") for _ in range(2))
-    ops.add(x, y)
     side = torch.cuda.Stream()
     torch.cuda.synchronize()
+    for _ in range(2):
+        ops.add(x, y)
+        with torch.cuda.stream(side):  # what only a first call there does, it has done
+            torch.cuda._sleep(1000)
+            x.fill_(2.0)
+            ops.add(x, y)
+    torch.cuda.synchronize()
     with torch.cuda.stream(side):
-        torch.cuda._sleep(50_000_000)
+        torch.cuda._sleep(1_000_000_000)  # half a second, for a host that others keep busy
         x.fill_(3.0)
         got = ops.add(x, y)
     assert not side.query(), "the stream has still to sleep"

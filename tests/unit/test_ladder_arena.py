@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tilewright.ladder.arena import Arena
+from tilewright.ladder.comparing import Contender
 from tilewright.ladder.family import Family, load_families, load_family
 from tilewright.ladder.peers import Peer, peers_of
 from tilewright.ladder.running import reference_of
@@ -89,6 +90,51 @@ def test_what_nobody_wrote_is_found() -> None:
         view.copy_(result)
     assert arena.check(idle) == ""
     assert "elements of y are wrong: nan" in arena.check(replace(idle, prepare=arena.poison))
+
+
+def as_a_rung(arena: Arena, edit: Any = lambda _: None) -> Contender:
+    """In a rung's place: the results in float64, rounded into the arena's own outputs, and then edited."""
+
+    def call() -> None:
+        for view, result in zip(arena.made(), arena.exact(), strict=True):
+            view.copy_(result)
+        edit(arena.made()[-1])
+
+    return Contender("rung", "rung", call, lambda _: arena.made(), arena.poison)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
+def test_one_wrong_element_or_row_is_found(family: Family) -> None:
+    """As large sizes are checked on a card, here with results that are known to be right, and with mutants of them."""
+    for dtype in family.dtypes:
+        arena = Arena(torch, family, dtype, family.sizes["ragged"], "cpu", guard_bytes=64)
+        right = as_a_rung(arena)
+        assert (arena.check(right) or arena.strayed()) == ""
+        (*_, view), name = arena.made(), arena.outputs[-1].name
+        need, rms = arena._held(len(arena.outputs) - 1, view)
+        allowed = arena._tolerance(right, view, rms)
+        place = tuple(extent // 2 for extent in view.shape)
+        far = (
+            float(need[place])
+            + 4 * (allowed.absolute + allowed.relative * abs(float(need[place])))
+            + 1.0 * family.exact
+        )
+
+        def one_off(view: Any, place: Any = place, far: float = far) -> None:
+            view[place] = far
+
+        def not_written(view: Any) -> None:
+            view[-1:] = torch.full_like(view[-1:], float("nan") if view.is_floating_point() else -1)
+
+        for edit in (one_off, not_written) if view.ndim else (one_off,):
+            assert f"elements of {name} are wrong" in arena.check(as_a_rung(arena, edit)), (dtype, edit)
+
+
+def test_who_writes_behind_an_array_is_found() -> None:
+    arena = Arena(torch, load_family("transpose"), "float16", {"M": 33, "N": 7, "ld_x": 8}, "cpu", guard_bytes=64)
+    assert (arena.check(as_a_rung(arena)) or arena.strayed()) == ""
+    torch.as_strided(arena.storage("y"), (1,), (1,), 33 * 7)[0] = 1.0
+    assert arena.strayed() == "it writes behind y"
 
 
 def test_an_operator_gets_sizes_that_no_input_says() -> None:

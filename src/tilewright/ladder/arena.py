@@ -37,14 +37,22 @@ class Arena:
 
     Args:
         torch: the module. device: where the tensors lie. seed: of the inputs, which are filled there.
+        guard_bytes: behind each array, at the least, for `strayed`: who reads there gets NaN, or -1.
     """
 
     def __init__(
-        self, torch: Any, family: Family, dtype: str, sizes: Mapping[str, int], device: str = "cuda", seed: int = 0
+        self,
+        torch: Any,
+        family: Family,
+        dtype: str,
+        sizes: Mapping[str, int],
+        device: str = "cuda",
+        seed: int = 0,
+        guard_bytes: int = 0,
     ) -> None:
         self.torch, self.family, self.dtype, self.sizes = torch, family, dtype, dict(sizes)
         self.launch = operation_launch(family, dtype, sizes)
-        self._device = device
+        self._device, self._guard_bytes = device, guard_bytes
         self._random = torch.Generator(device=device).manual_seed(seed)
         self._storages = {b.name: self._filled(b) for b in self.launch.buffers}
         arrays = [a for a in self.launch.arrays if a.role != "out"]
@@ -67,7 +75,11 @@ class Arena:
         """The storage of an array, drawn on the device: the host would take seconds for it."""
         torch = self.torch
         dtype = getattr(torch, array.dtype.name)
-        storage = torch.empty(max(array.storage_elements, 1), dtype=dtype, device=self._device)
+        count = max(array.storage_elements, 1)
+        whole = torch.empty(count + self._guard_bytes, dtype=dtype, device=self._device)
+        storage = whole[:count]
+        if self._guard_bytes:
+            whole[count:].view(torch.uint8).fill_(_POISON)
         if not array.is_read_first:
             storage.view(torch.uint8).fill_(_POISON)
             return storage
@@ -192,6 +204,15 @@ class Arena:
             why = mismatch(array.name, shaped, held, tolerance, lambda part: part.double())
             if why:
                 return f"{why} ({tolerance.derivation})"
+        return ""
+
+    def strayed(self) -> str:
+        """Which output was written behind its end (with ``guard_bytes``); "" for none."""
+        for array in self.outputs:
+            storage = self._storages[array.owner]
+            behind = self.torch.as_strided(storage, (self._guard_bytes,), (1,), storage.numel())
+            if bool((behind.view(self.torch.uint8) != _POISON).any()):
+                return f"it writes behind {array.name}"
         return ""
 
     def exact(self) -> list[Any]:
