@@ -32,7 +32,7 @@ SIZED = [
     ("add_rmsnorm", "03", "float32", {"R": 1, "C": 40000}),
     ("add_layernorm", "03", "float16", {"R": 1, "C": 17003}),
     ("softmax", "07", "float16", {"R": 3, "C": 33000}),
-    ("softmax", "07", "bfloat16", {"R": 3, "C": 65544}),  # powers computed twice; blocks that have no column
+    ("softmax", "07", "bfloat16", {"R": 3, "C": 65544}),  # eleven warps a block
     ("softmax", "04", "bfloat16", {"R": 5, "C": 504}),  # four rows a block, and a block with one
     ("rmsnorm", "03", "float32", {"R": 5, "C": 252}),
     ("layernorm", "03", "float16", {"R": 5, "C": 504}),
@@ -55,7 +55,7 @@ SIZED = [
     ("add_layernorm", "05", "float16", {"R": 2, "C": 1000}),
     ("add_rmsnorm", "06", "bfloat16", {"R": 2, "C": 4097}),  # its second row begins in the middle of a word
     ("add_layernorm", "06", "float16", {"R": 2, "C": 1531}),
-    ("softmax", "10", "bfloat16", {"R": 2, "C": 65544}),  # eight blocks, the last of which have no column
+    ("softmax", "10", "bfloat16", {"R": 2, "C": 65544}),  # chunks that have no column
     ("rmsnorm", "08", "float32", {"R": 1, "C": 33000}),
     ("layernorm", "08", "bfloat16", {"R": 2, "C": 17000}),
     ("softmax", "11", "bfloat16", {"R": 2, "C": 1531}),
@@ -162,9 +162,17 @@ def test_the_rung_for_many_rows() -> None:
         ("07_one_barrier", 128), ("07_one_barrier", 256), ("07_one_barrier", 512),
     ]  # fmt: skip
     assert best("rmsnorm", 265, 4097, "float32") == ("07_weights_ahead", 512)
-    assert best("layernorm", 265, 16384, "bfloat16")[0] == "03_registers"
-    assert best("layernorm", 265, 16384, "float32")[0] == best("layernorm", 265, 32768, "bfloat16")[0] == "05_ring"
-    assert best("layernorm", 265, 65536, "bfloat16")[0] == best("rmsnorm", 265, 131072, "float32")[0] == "08_told_ahead"
+    # Longer ones: weights and biases asked for late leave room for as many threads.
+    for dtype in ("float32", "bfloat16"):
+        assert best("layernorm", 264, 16384, dtype)[0] == "03_registers"
+        assert best("layernorm", 265, 16384, dtype) == ("07_one_barrier", 512)
+        assert best("layernorm", 265, 16386, dtype)[0] != "07_one_barrier"
+    assert [best("layernorm", 264, c, "bfloat16")[0] for c in (16392, 16393, 65536, 131072, 131080)] == [
+        "08_told_ahead", "05_ring", "08_told_ahead", "08_told_ahead", "05_ring",
+    ]  # fmt: skip
+    assert [best("rmsnorm", 264, c, "bfloat16")[0] for c in (32768, 32776)] == ["03_registers", "08_told_ahead"]
+    assert best("layernorm", 265, 32768, "float32")[0] == "05_ring"
+    assert best("rmsnorm", 265, 131072, "float32")[0] == "08_told_ahead"
     assert best("rmsnorm", 265, 131073, "bfloat16")[0] == "05_ring"
     assert best("add_rmsnorm", 20000, 5003, "bfloat16") == ("06_words", 256)
     assert best("add_layernorm", 4096, 4097, "float16") == ("06_words", 512)
@@ -175,6 +183,24 @@ def test_the_rung_for_many_rows() -> None:
         assert best(name, 265, 16392, "bfloat16")[0] == "02_fused"
         assert [best(name, r, 32768, "bfloat16")[0] for r in (263, 264)] == ["03_cluster", "02_fused"]
         assert best(name, 264, 32767, "bfloat16")[0] == best(name, 264, 32768, "float32")[0] == "03_cluster"
+
+
+def test_long_rows_lie_in_all_threads() -> None:
+    """Packs, then no more warps than hold the row; a row that fills them is told to."""
+    rung = load_family("layernorm").rung("08")
+
+    def made(columns: int, rows: int = 4096) -> tuple[int, ...]:
+        at = rung.at({"R": rows, "C": columns, "ld_x": columns}, "bfloat16").defines
+        assert 512 * at["CLUSTER"] * at["PACKS"] * (at["WORKERS"] // 32 - 1) < columns * 2
+        return tuple(at[name] for name in ("CLUSTER", "WORKERS", "PACKS", "STAGES", "CLUSTERS", "WHOLE"))
+
+    assert made(32768) == (1, 512, 8, 3, 128, 1)
+    assert made(65536, 2048) == (2, 512, 8, 3, 64, 1)
+    assert made(131072, 1024) == (8, 512, 4, 4, 15, 1)
+    assert made(24576) == (1, 512, 6, 4, 128, 1)
+    assert made(49152, 66 * 5) == (2, 512, 6, 4, 66, 1)
+    assert made(100000) == (8, 416, 4, 4, 15, 0)
+    assert made(24584) == (1, 448, 7, 3, 128, 0)
 
 
 # Family, rung, what stands in its file, what a broken twin has in its place, the set at which it has to be seen.

@@ -6,8 +6,8 @@
 #include "row.cuh"
 #include "tma.cuh"
 
-// The parts of a block's rows: MEMBERS of them a stage, which arrive together. EXACT: every row fills every part.
-template <int DEPTH, int MEMBERS, int LENGTH, bool EXACT = false>
+// The parts of a block's rows: MEMBERS of them a stage, which arrive together.
+template <int DEPTH, int MEMBERS, int LENGTH>
 struct Ring {
     TW_T* parts;         // [DEPTH][MEMBERS][LENGTH], at a multiple of 16 bytes
     Arrivals* arrivals;  // [DEPTH]
@@ -36,7 +36,7 @@ struct Ring {
     template <int SHARERS, int OWNED>
     __device__ __forceinline__ void read(Words (&words)[OWNED], int stage, long long group, int member, int worker,
                                          float blank) const {
-        const int there = MEMBERS == 1 || group * MEMBERS + member < R ? (EXACT ? LENGTH : columns) : 0;
+        const int there = MEMBERS == 1 || group * MEMBERS + member < R ? columns : 0;
         #pragma unroll
         for (int i = 0; i < OWNED; ++i) {
             const int column = column_of<SHARERS>(i, worker);

@@ -15,13 +15,10 @@
 #define GONE 0       // 1: x leaves L2 first
 #define STREAMS 1    // 1: what is written leaves L2 first
 #endif
-#ifndef TOGETHER
-#define TOGETHER (PACKS <= 4 && ROWS == 1 ? 1280 : 768)  // threads of an SM
-#endif
 constexpr int THREADS = WORKERS * ROWS;
 static_assert(ROWS == 1 || WORKERS == 32, "a row is one block's or one warp's");
 // Of an SM: the compiler keeps to the registers that so many leave each other.
-constexpr int BLOCKS = TOGETHER / THREADS;
+constexpr int BLOCKS = (PACKS <= 4 && ROWS == 1 ? 1280 : 768) / THREADS;
 
 __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, const TW_T* bias, TW_T* y, int C,
                                          float epsilon) {

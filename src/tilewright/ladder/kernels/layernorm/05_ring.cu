@@ -22,19 +22,8 @@
 #define RESIDENT 1   // blocks of an SM
 #define CLUSTERS 2   // of the launch, at most
 #endif
-#ifndef WHOLE
-#define WHOLE 0  // 1: a row fills all packs
-#endif
-#ifndef PIVOT
-#define PIVOT 0  // 1: of 16-bit elements, sums and squares around one of them come of one reading
-#endif
-#ifndef FLOATS
-#define FLOATS 0  // 1: weights and biases are kept as floats
-#endif
 constexpr int WARPS = WORKERS / 32;
 constexpr int PART = WORKERS * PACKS * (16 / TW_T_BYTES);  // elements of a block
-
-constexpr bool IS_PIVOTED = PIVOT && TW_T_BYTES == 2;
 
 __shared__ Boards<CLUSTER, WARPS, 3 * GROUP> boards;
 
@@ -68,25 +57,6 @@ struct Share {
 // Of a warp's share of a row, whose elements are 1 / rate.
 __device__ __forceinline__ Share found(const Words (&packs)[PACKS], int columns, float rate) {
     float sum = 0.0f, squares = 0.0f, values[TW_PACK];
-    if constexpr (IS_PIVOTED) {
-        // One reading, around the first element. That is at most sqrt(elements) deviations from the mean: what cancels,
-        // of a few thousand elements, leaves a 16-bit result enough.
-        unpack(values, packs[0]);
-        const float pivot = __shfl_sync(ALL_LANES, values[0], 0);
-        #pragma unroll
-        for (int i = 0; i < PACKS; ++i) {
-            if (column_of<WORKERS>(i, threadIdx.x) >= columns) continue;
-            unpack(values, packs[i]);
-            #pragma unroll
-            for (int j = 0; j < TW_PACK; ++j) {
-                const float apart = values[j] - pivot;
-                sum += apart;
-                squares += apart * apart;
-            }
-        }
-        sum = warp_sum(sum);
-        return {pivot + sum * rate, fmaxf(warp_sum(squares) - sum * sum * rate, 0.0f)};
-    }
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
         unpack(values, packs[i]);
@@ -109,7 +79,7 @@ __device__ __forceinline__ void make_rows(const TW_T* x, const TW_T* weight, con
                                           int R, int C, long long ld_x, float epsilon, int columns) {
     extern __shared__ uint4 memory[];
     __shared__ Arrivals arrivals[STAGES];
-    const Ring<STAGES, GROUP, PART, WHOLE> ring = {reinterpret_cast<TW_T*>(memory), arrivals, x, ld_x, columns, R};
+    const Ring<STAGES, GROUP, PART> ring = {reinterpret_cast<TW_T*>(memory), arrivals, x, ld_x, columns, R};
     const int groups = gridDim.x / CLUSTER, worker = threadIdx.x;
     if (worker == 0) ring.begin(group, groups);
     Words weights[PACKS], biases[PACKS];
@@ -147,11 +117,8 @@ __device__ __forceinline__ void make_rows(const TW_T* x, const TW_T* weight, con
         for (int g = 0; g < GROUP; ++g) {
             const long long row = group * GROUP + g;
             if (row >= R) break;
-            if constexpr (!FLOATS) {
-                keep_packed(weights);
-                keep_packed(biases);
-            }
-            const float shift = -rows[g].mean * rows[g].scale;
+            keep_packed(weights);
+            keep_packed(biases);
             #pragma unroll
             for (int i = 0; i < PACKS; ++i) {
                 float values[TW_PACK], scales[TW_PACK], shifts[TW_PACK];
@@ -159,11 +126,8 @@ __device__ __forceinline__ void make_rows(const TW_T* x, const TW_T* weight, con
                 unpack(scales, weights[i]);
                 unpack(shifts, biases[i]);
                 #pragma unroll
-                for (int j = 0; j < TW_PACK; ++j) {
-                    const float value =
-                        IS_PIVOTED ? values[j] * rows[g].scale + shift : (values[j] - rows[g].mean) * rows[g].scale;
-                    values[j] = value * scales[j] + shifts[j];
-                }
+                for (int j = 0; j < TW_PACK; ++j)
+                    values[j] = (values[j] - rows[g].mean) * rows[g].scale * scales[j] + shifts[j];
                 const int column = column_of<WORKERS>(i, worker);
                 if (column < columns) store_words_once(y + row * C + column, packed(values));
             }
@@ -215,10 +179,10 @@ extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WOR
 layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_T* __restrict__ bias,
           TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
     wait_for_previous_grid();
-    if (WHOLE ? C != CLUSTER * PART : C > CLUSTER * PART) __trap();
+    if (C > CLUSTER * PART) __trap();
     const long long group = blockIdx.x / CLUSTER;
     const int begin = cluster_rank() * PART;
-    const int columns = WHOLE ? PART : max(0, min(PART, C - begin));  // the last blocks may have none, but are waited for
+    const int columns = max(0, min(PART, C - begin));  // the last blocks may have none, but are waited for
     const bool packed = C % TW_PACK == 0 && ld_x % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y) &&
                         is_pack_aligned(weight) && is_pack_aligned(bias);
     if (packed) make_rows(x + begin, weight + begin, bias + begin, y + begin, group, R, C, ld_x, epsilon, columns);

@@ -22,15 +22,10 @@
 #ifndef WHOLE
 #define WHOLE 0  // 1: a row fills all packs
 #endif
-#ifndef PIVOT
-#define PIVOT 0  // 1: of 16-bit elements, sums and squares around one of them come of one reading
-#endif
-#ifndef FLOATS
-#define FLOATS 0  // 1: weights and biases are kept as floats
-#endif
 constexpr int WARPS = WORKERS / 32, PARTS = CLUSTER * WARPS;
 using Row = Chunks<STAGES, PACKS, WHOLE>;
-constexpr bool IS_PIVOTED = PIVOT && TW_T_BYTES == 2;
+constexpr bool IS_PIVOTED = TW_T_BYTES == 2;     // sums and squares around an element come of one reading
+constexpr bool ARE_KEPT_PACKED = PACKS > 4;      // weights and biases, where their floats take too many registers
 
 __shared__ RowBoards<CLUSTER, WARPS, 2> boards;  // of a warp: the sum of its elements, the squares around their mean
 
@@ -145,7 +140,7 @@ layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_
             tell(rows, ahead, count + 1, rate);
         }
         const Normal normal = heard(count, C, epsilon);
-        if constexpr (!FLOATS) {
+        if constexpr (ARE_KEPT_PACKED) {
             keep_packed(weights);
             keep_packed(biases);
         }

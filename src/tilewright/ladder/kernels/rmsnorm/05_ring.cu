@@ -21,9 +21,6 @@
 #define RESIDENT 1   // blocks of an SM
 #define CLUSTERS 2   // of the launch, at most
 #endif
-#ifndef WHOLE
-#define WHOLE 0  // 1: a row fills all packs
-#endif
 constexpr int WARPS = WORKERS / 32;
 constexpr int PART = WORKERS * PACKS * (16 / TW_T_BYTES);  // elements of a block
 
@@ -46,7 +43,7 @@ __device__ __forceinline__ void make_rows(const TW_T* x, const TW_T* weight, TW_
                                           int R, int C, long long ld_x, float epsilon, int columns) {
     extern __shared__ uint4 memory[];
     __shared__ Arrivals arrivals[STAGES];
-    const Ring<STAGES, GROUP, PART, WHOLE> ring = {reinterpret_cast<TW_T*>(memory), arrivals, x, ld_x, columns, R};
+    const Ring<STAGES, GROUP, PART> ring = {reinterpret_cast<TW_T*>(memory), arrivals, x, ld_x, columns, R};
     const int groups = gridDim.x / CLUSTER, worker = threadIdx.x;
     if (worker == 0) ring.begin(group, groups);
     Words weights[PACKS];
@@ -129,10 +126,10 @@ extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WOR
 rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, TW_T* __restrict__ y, int R, int C, long long ld_x,
         float epsilon) {
     wait_for_previous_grid();
-    if (WHOLE ? C != CLUSTER * PART : C > CLUSTER * PART) __trap();
+    if (C > CLUSTER * PART) __trap();
     const long long group = blockIdx.x / CLUSTER;
     const int begin = cluster_rank() * PART;
-    const int columns = WHOLE ? PART : max(0, min(PART, C - begin));  // the last blocks may have none, but are waited for
+    const int columns = max(0, min(PART, C - begin));  // the last blocks may have none, but are waited for
     const bool packed = C % TW_PACK == 0 && ld_x % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y) &&
                         is_pack_aligned(weight);
     if (packed) make_rows(x + begin, weight + begin, y + begin, group, R, C, ld_x, epsilon, columns);

@@ -2,7 +2,7 @@
 // an exponential or a barrier, however few blocks fit. Long rows are a cluster's, each block with its part.
 //
 // A row meets one barrier. Every warp finds the maximum of its own share and the sum to it, and posts both; all merge
-// what all posted.
+// what all posted. Threads hold their powers, and scale them.
 //
 // A row of up to CLUSTER * WORKERS * PACKS * 16 bytes fits.
 #ifndef TW_STREAM
@@ -22,21 +22,10 @@
 #define RESIDENT 1   // blocks of an SM
 #define CLUSTERS 2   // of the launch, at most
 #endif
-#ifndef WHOLE
-#define WHOLE 0  // 1: a row fills all packs
-#endif
-#ifndef KEEP
-#define KEEP 32  // powers that a thread keeps for their second use, of 16-bit elements
-#endif
-#ifndef FUSED
-#define FUSED 0  // 1: an exponential of a 16-bit element takes one operation less
-#endif
 constexpr int WARPS = WORKERS / 32;
 constexpr int PART = WORKERS * PACKS * (16 / TW_T_BYTES);  // elements of a block
 
-// Powers are kept for their second use as far as the registers go; of more 16-bit elements they are computed again.
-constexpr bool KEPT = TW_T_BYTES == 4 || GROUP * PACKS * TW_PACK <= KEEP;
-using Exp = Powers<FUSED && TW_T_BYTES == 2>;
+using Exp = Powers<TW_T_BYTES == 2>;
 
 __shared__ Boards<CLUSTER, WARPS, 2 * GROUP> boards;
 
@@ -62,7 +51,7 @@ __device__ __forceinline__ RowState state_of(const Words (&packs)[PACKS], float 
         for (int j = 0; j < TW_PACK; ++j) {
             const float power = exp.of(values[j]);
             own.sum += power;
-            if constexpr (KEPT) powers[i][j] = power;
+            powers[i][j] = power;
         }
     }
     return own;
@@ -96,7 +85,7 @@ __device__ __forceinline__ void make_rows(const TW_T* x, TW_T* y, long long grou
                                           int columns) {
     extern __shared__ uint4 memory[];
     __shared__ Arrivals arrivals[STAGES];
-    const Ring<STAGES, GROUP, PART, WHOLE> ring = {reinterpret_cast<TW_T*>(memory), arrivals, x, ld_x, columns, R};
+    const Ring<STAGES, GROUP, PART> ring = {reinterpret_cast<TW_T*>(memory), arrivals, x, ld_x, columns, R};
     const int groups = gridDim.x / CLUSTER, worker = threadIdx.x;
     if (worker == 0) ring.begin(group, groups);
     open(boards);
@@ -121,15 +110,12 @@ __device__ __forceinline__ void make_rows(const TW_T* x, TW_T* y, long long grou
             const long long row = group * GROUP + g;
             if (row >= R) break;
             // Powers are to the thread's own maximum: exp(x - row) = exp(x - thread) * exp(thread - row).
-            const float scale = (KEPT ? Exp::between(own[g], rows[g].largest) : 1.0f) / rows[g].sum;
-            const Exp exp(rows[g].largest);
+            const float scale = Exp::between(own[g], rows[g].largest) / rows[g].sum;
             #pragma unroll
             for (int i = 0; i < PACKS; ++i) {
                 float values[TW_PACK];
-                unpack(values, packs[g][i]);
                 #pragma unroll
-                for (int j = 0; j < TW_PACK; ++j)
-                    values[j] = scale * (KEPT ? powers[g][i][j] : exp.of(values[j]));
+                for (int j = 0; j < TW_PACK; ++j) values[j] = scale * powers[g][i][j];
                 const int column = column_of<WORKERS>(i, worker);
                 if (column < columns) store_words_once(y + row * C + column, packed(values));
             }
@@ -171,10 +157,10 @@ __device__ __forceinline__ void make_rows_by_elements(const TW_T* x, TW_T* y, lo
 extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(WORKERS, RESIDENT)
 softmax(const TW_T* __restrict__ x, TW_T* __restrict__ y, int R, int C, long long ld_x) {
     wait_for_previous_grid();
-    if (WHOLE ? C != CLUSTER * PART : C > CLUSTER * PART) __trap();
+    if (C > CLUSTER * PART) __trap();
     const long long group = blockIdx.x / CLUSTER;
     const int begin = cluster_rank() * PART;
-    const int columns = WHOLE ? PART : max(0, min(PART, C - begin));  // the last blocks may have none, but are waited for
+    const int columns = max(0, min(PART, C - begin));  // the last blocks may have none, but are waited for
     const bool packed = C % TW_PACK == 0 && ld_x % TW_PACK == 0 && is_pack_aligned(x) && is_pack_aligned(y);
     if (packed) make_rows(x + begin, y + begin, group, R, C, ld_x, columns);
     else make_rows_by_elements(x + begin, y + begin, group, R, C, ld_x, columns);

@@ -23,12 +23,9 @@
 #ifndef WHOLE
 #define WHOLE 0  // 1: a row fills all packs
 #endif
-#ifndef FUSED
-#define FUSED 0  // 1: an exponential of a 16-bit element takes one operation less
-#endif
 constexpr int WARPS = WORKERS / 32, PARTS = CLUSTER * WARPS;
 using Row = Chunks<STAGES, PACKS, WHOLE>;
-using Exp = Powers<FUSED && TW_T_BYTES == 2>;
+using Exp = Powers<TW_T_BYTES == 2>;
 
 __shared__ RowBoards<CLUSTER, WARPS, 2> boards;  // of a warp: its largest element, the sum of exp(x - largest)
 
