@@ -28,15 +28,20 @@ class MbarrierClock:
 
     Attributes:
         gathering: of the phase that is running, int32[slots, 2 * agents]. completed: of the phases before.
+        came: the tick of each agent's last arrival, int32[slots, agents]. counted: of its last in a complete phase.
     """
 
     def __init__(self, slots: int, agents: int) -> None:
         self.gathering = np.zeros((slots, 2 * agents), np.int32)
         self.completed = np.zeros((slots, 2 * agents), np.int32)
+        self.came = np.zeros((slots, agents), np.int32)
+        self.counted = np.zeros((slots, agents), np.int32)
 
     def expand(self, slots: int) -> None:
         self.gathering = np.repeat(self.gathering, slots, axis=0)
         self.completed = np.repeat(self.completed, slots, axis=0)
+        self.came = np.repeat(self.came, slots, axis=0)
+        self.counted = np.repeat(self.counted, slots, axis=0)
 
 
 class WarpClocks:
@@ -127,13 +132,22 @@ class WarpClocks:
         shown[np.arange(len(chosen)), chosen % count] = self.now
         rows[chosen, agents:] = shown
 
-    def arrive(self, clock: MbarrierClock, warps: IntArray) -> None:
-        """These warps release what they know to the mbarrier of their block."""
+    def arrive(self, clock: MbarrierClock, warps: IntArray) -> IntArray:
+        """These warps release what they know to the mbarrier of their block.
+
+        Returns:
+            The warps that do not know of all arrivals of the phases before: on another day theirs comes first, and
+            counts in the place of one of those.
+        """
         count, width = self.known.shape[1:]
         chosen = np.unique(warps)
+        slots, own = chosen // count, chosen % count
         vector = self.known.reshape(-1, width)[chosen]
-        vector[np.arange(len(chosen)), chosen % count] = self.now
-        np.maximum.at(clock.gathering, chosen // count, vector)
+        vector[np.arange(len(chosen)), own] = self.now
+        early = (vector[:, : self.agents] < clock.counted[slots]).any(axis=1)
+        np.maximum.at(clock.gathering, slots, vector)
+        clock.came[slots, own] = self.now
+        return chosen[early]
 
     def land(self, clock: MbarrierClock, slots: IntArray, agent: int, warps: IntArray, issued: Clocks32) -> None:
         """What ``agent`` has written by now in these blocks is released to their mbarrier.
@@ -141,7 +155,7 @@ class WarpClocks:
         With it goes what the issuing ``warps`` know (own accesses: up to the tick ``issued``), as the copy came after.
         """
         self._joins_rest = True
-        clock.gathering[slots, agent] = self.now
+        clock.gathering[slots, agent] = clock.came[slots, agent] = self.now
         count, width = self.known.shape[1:]
         vector = self.known.reshape(-1, width)[warps]
         vector[np.arange(len(warps)), warps % count] = issued
@@ -150,6 +164,7 @@ class WarpClocks:
     def complete(self, clock: MbarrierClock, slots: IntArray) -> None:
         """The running phase completes: waiters of it learn what was gathered."""
         clock.completed[slots] = np.maximum(clock.completed[slots], clock.gathering[slots])
+        clock.counted[slots] = clock.came[slots]
 
     def acquire(self, clock: MbarrierClock, warps: IntArray) -> None:
         """These warps have seen a phase complete."""

@@ -283,9 +283,13 @@ class SharedShadow:
         self._mbarriers.append(clock)
         return clock
 
-    def arrive(self, clock: MbarrierClock, threads: IntArray) -> None:
-        """Threads arrive at the mbarrier of their own block (those of other blocks: do not call)."""
-        self._clocks.arrive(clock, self._resolver.warps(threads))
+    def arrive(self, clock: MbarrierClock, threads: IntArray) -> IntArray:
+        """Threads arrive at the mbarrier of their own block (those of other blocks: do not call).
+
+        Returns:
+            The warps (of all the chunk's) whose arrivals another order of events would count in a phase before.
+        """
+        return self._clocks.arrive(clock, self._resolver.warps(threads))
 
     def complete(self, clock: MbarrierClock, slots: IntArray) -> None:
         """The running phase of the mbarriers of these blocks completes."""

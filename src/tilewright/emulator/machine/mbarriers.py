@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 BYTES = 8
 MOST = (1 << 20) - 1  # of every count. PTX ISA, "Contents of the mbarrier object"
 PHASE_SHIFT = 32  # a state is phase << 32 | pending arrivals
+_EARLY = (
+    "nothing orders this arrival behind those of the phase before: it may count in the place of one of them, and the "
+    "phase end before that one came"
+)
 
 
 class Place:
@@ -130,7 +134,10 @@ class Mbarriers:
             if self.watch.shadow is not None and place.clock is not None:
                 near = good.active.slots == slots
                 if near.any():
-                    self.watch.shadow.arrive(place.clock, _chosen(good.active.threads, near))
+                    early = self.watch.shadow.arrive(place.clock, _chosen(good.active.threads, near))
+                    if len(early):
+                        at = int(np.argmax(near & np.isin(good.active.threads >> 5, early)))
+                        self._misuse(good, at, site, _EARLY)
             self._count(good, arrivals, site)
             if not completes and (place.pending[slots] == 0).any():
                 self._misuse(good, 0, site, "an arrival with .noComplete completes the phase")

@@ -1,0 +1,43 @@
+"""An arrival that another order of events would count in the phase before, in the place of somebody else's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from async_harness import run
+
+from tilewright.emulator.options import EmulatorOptions
+
+NUMBERS = np.arange(64, dtype=np.int32)
+READY = "@%p15 mbarrier.init.shared::cta.b64 [bars], 2;\nbar.sync 0;\n"
+ARRIVE = """
+    and.b32 %r20, %r60, 31;
+    setp.eq.u32 %p2, %r20, 0;
+    @%p2 mbarrier.arrive.release.cta.shared::cta.b64 _, [bars];
+"""
+LAST = """
+LAST:
+    mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p1, [bars], 1;
+    @!%p1 bra LAST;
+"""
+FIRST = LAST.replace("LAST", "FIRST").replace(", 1;", ", 0;")
+POLL = "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p1, [bars], 0;\n"  # and on, whatever it says
+
+
+def kinds(between: str, schedule: str) -> set[str]:
+    options = EmulatorOptions(schedule=schedule, max_seconds=10)  # type: ignore[arg-type]
+    done = run(READY + ARRIVE + between + ARRIVE + LAST, NUMBERS, 64, threads=64, options=options)
+    assert done.emulation.error is None
+    return done.kinds
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "warp_serial", "random"])
+def test_of_two_warps_each_arrives_twice_and_nothing_is_between(schedule: str) -> None:
+    assert kinds("", schedule) == {"mbarrier_misuse"}
+    assert kinds("bar.warp.sync -1;\n", schedule) == {"mbarrier_misuse"}
+
+
+@pytest.mark.parametrize("between", [FIRST, "bar.sync 0;\n", "bar.sync 0;\n" + POLL])
+@pytest.mark.parametrize("schedule", ["lockstep", "warp_serial", "random"])
+def test_a_wait_or_a_barrier_keeps_the_phases_apart(between: str, schedule: str) -> None:
+    assert kinds(between, schedule) == set()
