@@ -29,7 +29,8 @@ TOLD: dict[str, dict[str, int]] = {
     "31": {"TW_BN": 256, "TW_CLUSTER": 2},
 }
 # 224 columns in bands of 8: those of 192 went from 0.86 to 0.93 of cuBLAS with the bands, these were at 0.89 without.
-UNTIMED = {(4097, 4104, 4104)}
+# 64 columns in eight stages: timed as the ladder's bench does, below; with six they were at 0.87.
+UNTIMED = {(4097, 4104, 4104), (256, 4096, 4096)}
 
 
 def chosen(shape: tuple[int, ...]) -> tuple[str, dict[str, int]]:
@@ -44,6 +45,8 @@ def is_of(name: str, row: dict[str, Any], rung: str, defines: dict[str, int]) ->
     first, *words = name.split()
     said = {key: int(value) for key, value in (word.split("=") for word in words if "=" in word)}
     if first != rung or {"l2_256", "nopdl", "nomath", "noa"} & set(words):
+        return False
+    if rung == "24" and said.get("TW_STAGES", defines["TW_STAGES"]) != defines["TW_STAGES"]:
         return False
     if "at" not in row:
         return all(defines.get(key, usual) == said.get(key, usual) for key, usual in TOLD[rung].items())
@@ -72,7 +75,7 @@ def test_what_a_product_gets_was_within_three_percent_of_the_best(shape: tuple[i
 def test_all_shapes_together_are_ahead_of_torch_and_of_the_best_of_cublaslt() -> None:
     last = [timed(shape)[-1] for shape in SHAPES if shape not in UNTIMED]
     of_lt = [ratio / row["ratio"]["cublaslt"] for ratio, row in last if "cublaslt" in row["ratio"]]
-    assert len(of_lt) >= 37
+    assert len(of_lt) >= 36
     assert geometric_mean(ratio for ratio, _ in last) >= 1.03  # 1.034
     assert geometric_mean(of_lt) >= 1.025  # 1.030, over 37
 
@@ -98,6 +101,40 @@ def test_a_thousand_cubed_gets_high_tiles() -> None:
     """An H200 took 5.77 us with 128 x 64, 6.31 with 64 x 128, 7.12 with two parts of 128 x 128."""
     name, defines = chosen((1024, 1024, 1024))
     assert (name, defines["TW_BM"], defines["TW_BN"], defines["TW_PARTS"]) == ("28", 128, 64, 1)
+
+
+# The fastest of what `benchmarks/ladder_trial.py` timed on an H200, in microseconds, and what was behind it.
+TRIALS = {
+    (1, 1, 1): ("34", {}),  # 1.06, 01: 7.09
+    (64, 64, 64): ("34", {}),  # 1.38, 25: 2.49
+    (128, 128, 128): ("34", {}),  # 1.75, 28: 1.77
+    (100, 100, 101): ("34", {}),  # 1.56, 32: 6.2
+    (256, 256, 255): ("34", {}),  # 2.92, 32: 6.21
+    (31, 33, 500): ("34", {}),  # 2.81, 32: 6.96
+    (128, 128, 16384): ("35", {"TW_BM": 64, "TW_BN": 64, "TW_PARTS": 8, "TW_SPLITS": 3}),  # 5.17, 28: 9.99
+    (256, 256, 16384): ("35", {"TW_BM": 128, "TW_BN": 64, "TW_PARTS": 2, "TW_SPLITS": 8}),  # 10.04, 28: 13.1
+    (1024, 1024, 64): ("25", {"TW_BM": 64}),  # 2.79, with 128: 2.97
+    (1024, 1024, 512): ("25", {"TW_BM": 64}),  # 4.30, 28: 4.38
+    (1024, 1024, 2048): ("28", {"TW_BM": 128, "TW_BN": 64}),  # 8.90, two parts of 128 x 128: 9.63
+    (1024, 1024, 4096): ("28", {"TW_BN": 128, "TW_PARTS": 2}),  # 14.9, 128 x 64: 16.3
+    (2048, 512, 4096): ("28", {"TW_BN": 128, "TW_PARTS": 2}),  # 14.9, 64 x 128: 15.6
+    (512, 2048, 4096): ("24", {"TW_BN": 64, "TW_STAGES": 8}),  # 14.4, 28: 15.0
+    (256, 4096, 4096): ("24", {"TW_BN": 64, "TW_STAGES": 8}),  # 22.7, 28: 23.8
+    (4096, 4096, 4096): ("24", {"TW_BN": 256}),  # 172.9, 25: 177.3
+    (4096, 14336, 4096): ("25", {"TW_BM": 128}),  # 654, 24: 662
+}
+
+
+@pytest.mark.parametrize("shape", TRIALS, ids=lambda shape: "x".join(map(str, shape)))
+def test_what_was_the_fastest_in_a_trial_is_taken(shape: tuple[int, int, int]) -> None:
+    rung, told = TRIALS[shape]
+    name, defines = chosen(shape)
+    assert (name, {key: defines[key] for key in told}) == (rung, told)
+
+
+def test_rows_that_a_ring_takes_are_not_read_without_one_where_there_are_many() -> None:
+    assert [chosen((256, n, 256))[0] for n in (255, 256)] == ["34", "28"]
+    assert chosen((2000, 999, 1001))[0] == "32"
 
 
 def test_what_is_more_than_l2_holds_goes_from_it_first() -> None:

@@ -81,7 +81,8 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
         #pragma unroll
         for (int t = 0; t < AHEAD; ++t)
             #pragma unroll
-            for (int n = 0; n < BN; n += 64) prefetch_box(&b_map, first_column + n, (first_k + k_tile + t) * BK);
+            for (int n = 0; n < BN; n += 64)
+                if (t < k_tiles) prefetch_box(&b_map, first_column + n, (first_k + k_tile + t) * BK);
     }
     __syncthreads();
     if (CLUSTER > 1) cluster_arrive();  // its mbarriers are there
