@@ -28,11 +28,12 @@ TILES = {
     "01_strided": {"TW_BM": 64, "TW_BN": 64},
     "02_cp_async": {"TW_BM": 64, "TW_BN": 64, "TW_STAGES": 4},
     "20_persistent": {"TW_BN": 128, "TW_STAGES": 2, "TW_BLOCKS": 2, "TW_GROUP": 8, "TW_CLUSTER": 2, "TW_COME": 1},
-    "21_split_k": {"TW_BM": 64, "TW_BN": 48, "TW_STAGES": 2, "TW_PARTS": 2, "TW_TOGETHER": 1, "TW_COME": 1,
-                   "TW_AHEAD": 1, "TW_ONCE": 1, "TW_EARLY": 1},
+    "21_split_k": {"TW_BM": 64, "TW_BN": 48, "TW_STAGES": 2, "TW_PARTS": 2, "TW_SHARERS": 1, "TW_TOGETHER": 1,
+                   "TW_COME": 1, "TW_AHEAD": 1, "TW_ONCE": 1, "TW_EARLY": 1, "TW_PIECES": 0},
     "22_direct": {"TW_GROUPS": 2, "TW_SIDE": 1, "TW_DEEP": 2, "TW_PARTS": 2, "TW_AHEAD": 32, "TW_RESIDENT": 1,
                   "TW_ONCE": 0},
     "23_little": {},
+    "24_packed": {"TW_BN": 64, "TW_STAGES": 2},
 }  # fmt: skip
 LAYOUTS = ("NN", "NT", "TN", "TT")
 ONLY_NT = ("22_direct",)
@@ -81,9 +82,11 @@ def built(
     return compile_rung(spec, Settings.from_environment(), text=text.replace(old, new) if old else text)
 
 
-def run(name: str, of: dict[str, int], dtype: str, attempt: int = 0, old: str = "", new: str = "") -> RungRun:
-    """A rung as a card would get it at these sizes, but with small tiles; or a twin of it."""
-    tiles = TILES[name]
+def run(
+    name: str, of: dict[str, int], dtype: str, attempt: int = 0, old: str = "", new: str = "", **more: int
+) -> RungRun:
+    """A rung as a card would get it at these sizes, but with small tiles, and ``more`` defines; or a twin of it."""
+    tiles = {**TILES[name], **more}
     if name == "20_persistent" and of["step_b"] != 1:
         tiles = {**tiles, "TW_BN": 64}  # half the time of ptxas; boxes of rows of k are shared out at 128
     compiled = built(name, tuple(of.items()), dtype, tuple(tiles.items()), old, new)
@@ -115,6 +118,7 @@ SOME = [
     ("22_direct", "NT", "bfloat16", (1, 5, 129, 24), 0, 0, 0),  # one of the parts has no k
     ("23_little", "NN", "bfloat16", (2, 21, 37, 261), 1, 1, 4),
     ("23_little", "TT", "float16", (1, 1, 1, 1), 0, 1, 0),
+    ("24_packed", "NN", "bfloat16", (2, 70, 69, 136), 1, 1, 4),
 ]
 
 
@@ -129,6 +133,36 @@ def test_one_matrix_stands_for_a_batch_and_c_may_have_any_strides() -> None:
     of = sizes("NT", (3, 70, 72, 72), 0, 1, 0, shared_b=True)
     assert run("20_persistent", {**of, "batch_c": 0, "ld_c": 0}, "bfloat16").message == ""  # a row for all rows
     assert run("21_split_k", {**of, "batch_c": 72 * 71, "ld_c": 1, "step_c": 71}, "bfloat16").message == ""
+
+
+def unpacked(layout: str, shape: tuple[int, int, int, int], **more: int) -> dict[str, int]:
+    """`sizes` of which nothing begins at a multiple of 8 elements, with a bias and c."""
+    _, m, n, k = shape
+    of = sizes(layout, shape, 1, 1, 0)
+    a, b = (k if layout[0] == "N" else m) + 1, (n if layout[1] == "N" else k) + 2
+    of |= {"ld_a": a, "batch_a": a * m + 3} if layout[0] == "N" else {"step_a": a, "batch_a": a * k + 3}
+    of |= {"ld_b": b, "batch_b": b * k + 1} if layout[1] == "N" else {"step_b": b, "batch_b": b * n + 1}
+    return {**of, **more}
+
+
+GAPS = {"ld_a": 2, "step_a": 80, "batch_a": 0, "ld_b": 3, "step_b": 100, "batch_b": 3400}
+
+
+@pytest.mark.parametrize(
+    "of", [unpacked("NT", (2, 150, 101, 76)), unpacked("TN", (2, 37, 69, 75)), unpacked("NN", (2, 37, 33, 29), **GAPS)]
+)
+def test_what_no_tensor_map_has_is_packed_as_it_lies(of: dict[str, int]) -> None:
+    assert run("24_packed", of, "bfloat16", attempt=1).message == ""
+
+
+@pytest.mark.parametrize(
+    ("layout", "columns", "more"),
+    [("NT", 200, {"TW_PARTS": 1, "TW_SHARERS": 2}), ("TN", 72, {"TW_PARTS": 2, "TW_SHARERS": 2, "TW_STAGES": 3})],
+)
+def test_neighbours_share_a_and_rows_are_stored_in_pieces(layout: str, columns: int, more: dict[str, int]) -> None:
+    """Eight lanes have a row of 64 results, or four one of 32; of the last cluster a tile lies beyond the columns."""
+    of = sizes(layout, (2, 70, columns, 136), 1, 1, 0)
+    assert run("21_split_k", of, "bfloat16", attempt=1, TW_BN=64, TW_PIECES=1, **more).message == ""
 
 
 @pytest.mark.parametrize(("m", "parts", "side", "deep"), [(16, 4, 2, 3), (32, 1, 1, 4)])
@@ -154,6 +188,7 @@ ONE = sizes("TT", (2, 150, 136, 136), 1, 1, 0)
 TWO_BOXES = sizes("TN", (1, 150, 136, 136), 1, 1, 0)
 TWO = sizes("NT", (2, 70, 101, 136), 1, 1, 0)
 FEW = sizes("NT", (2, 11, 69, 200), 1, 1, 0)
+ODD = unpacked("NT", (2, 37, 69, 75))
 # (rung, where it is run, what stands there, what stands there in the twin)
 TWINS = [
     ("20_persistent", ONE, "wgmma<!TW_B_ALONG_K, TW_A_ALONG_M>", "wgmma<TW_B_ALONG_K, TW_A_ALONG_M>"),
@@ -172,6 +207,9 @@ TWINS = [
     ("22_direct", FEW, "for (int d = 0;", "for (int d = 1;"),
     ("23_little", FEW, "column + i * 8 < N ? there : 0", "there"),
     ("23_little", FEW, "added.at(row + 8, ", "added.at(row, "),
+    ("24_packed", ODD, "address & 2 ? 16 : 0", "0"),
+    ("24_packed", ODD, "matrix * batch + ", ""),
+    ("24_packed", ODD, "b_batch = batch_b > 0 ? batch : 0", "b_batch = 0"),
 ]
 if ALL:
     TWINS += [
@@ -188,6 +226,27 @@ if ALL:
 @pytest.mark.parametrize(("name", "of", "old", "new"), TWINS)
 def test_a_broken_twin_is_caught(name: str, of: dict[str, int], old: str, new: str) -> None:
     assert not run(name, of, "bfloat16", old=old, new=new).passed
+
+
+FOUR_TOGETHER = {"TW_BN": 64, "TW_PARTS": 2}
+WIDER = {"TW_BN": 128, "TW_PARTS": 1}  # a warpgroup's results lie where another one may still read b
+
+
+@pytest.mark.parametrize(
+    ("more", "old", "new"),
+    [
+        (FOUR_TOGETHER, "sharer * A_BOX_ROWS * 128", "0"),
+        (FOUR_TOGETHER, "begin<SHARERS * CONSUMERS>", "begin<CONSUMERS>"),
+        (FOUR_TOGETHER, "p * SHARERS + sharer", "p"),
+        (FOUR_TOGETHER, "(piece ^ line % 8) * 16", "piece * 16"),
+        (WIDER, "sync_warpgroups<CONSUMERS>(1);", ";"),
+    ],
+)
+def test_a_broken_twin_of_neighbours_is_caught(more: dict[str, int], old: str, new: str) -> None:
+    of = sizes("NT", (1, 150, 120, 328), 1, 0, 0)
+    tiles = {"TW_BM": 128, "TW_SHARERS": 2, "TW_PIECES": 1, **more}
+    runs = (run("21_split_k", of, "bfloat16", attempt, old, new, **tiles) for attempt in range(3))
+    assert any(not one.passed for one in runs)
 
 
 @pytest.mark.parametrize(("name", "of"), [("20_persistent", ONE), ("21_split_k", TWO), ("22_direct", FEW)])

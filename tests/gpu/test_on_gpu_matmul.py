@@ -13,7 +13,7 @@ from tilewright.ladder.matmul_op import explain_matmul
 from tilewright.ladder.references.matmul import ACTIVATIONS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
-RUNGS = ("01_strided", "02_cp_async", "20_persistent", "21_split_k", "22_direct", "23_little")
+RUNGS = ("01_strided", "02_cp_async", "20_persistent", "21_split_k", "22_direct", "23_little", "24_packed")
 SHAPES = ((1, 515, 389, 517), (1, 1024, 2048, 4096), (5, 333, 520, 264), (1, 70, 4096, 4104), (1, 2049, 1003, 1000))
 
 
@@ -49,7 +49,7 @@ def activated(torch: Any, x: Any, name: str) -> Any:
 def test_a_layout(torch: Any, card: GpuInfo, rung: str, layout: str) -> None:
     from tilewright import ops
 
-    if "20" <= rung < "23" and not runs_code("sm_90a", card.arch):
+    if rung >= "20" and rung != "23_little" and not runs_code("sm_90a", card.arch):
         pytest.skip("it needs sm_90a")
     if rung == "22_direct" and layout != "NT":
         pytest.skip("it takes a along k and b along k")
@@ -71,13 +71,14 @@ def test_a_layout(torch: Any, card: GpuInfo, rung: str, layout: str) -> None:
         assert worst(torch, y, need, rms, k) <= 0, (batches, m, n, k)
 
 
-def test_views_that_no_tensor_map_has(torch: Any) -> None:
+def test_views_that_no_tensor_map_has(torch: Any, card: GpuInfo) -> None:
     from tilewright import ops
 
     x, w = torch.randn(300, 520, device="cuda").bfloat16(), torch.randn(520, 264, device="cuda").bfloat16()
     for a, b in ((x[:, 1:], w[1:]), (x[:, ::2], w[::2]), (x[3:, :7], w[:7, 5:]), (x[:1, :33], w[:33]), (x[:0], w)):
         need = a.double() @ b.double()
-        assert worst(torch, ops.matmul(a, b), need, 30.0, a.shape[1]) <= 0 if need.numel() else True
+        for rung in (None, "24_packed") if need.numel() and runs_code("sm_90a", card.arch) else (None,):
+            assert worst(torch, ops.matmul(a, b, rung=rung), need, 30.0, a.shape[1]) <= 0 if need.numel() else True
         assert ops.matmul(a, b, activation="relu").shape == need.shape
 
 

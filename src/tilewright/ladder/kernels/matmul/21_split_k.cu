@@ -1,6 +1,7 @@
 // Few rows: the product is read from memory, the weights above all. Tiles are as wide as gives each multiprocessor one, and
 // where even that leaves too few, the blocks of a cluster share a tile's k: each sends its sums to those that add them up,
-// who finish them. Operands lie along k or across it, as for the ring of persistent blocks; rows of results may be odd.
+// who finish them. Blocks whose tiles lie side by side may bring rows of a for each other. Operands lie along k or across
+// it, as for the ring of persistent blocks; rows of results may be odd.
 #include "batches.cuh"
 #include "cluster.cuh"
 #include "dependent.cuh"
@@ -13,11 +14,13 @@
 #define TW_BN 48
 #define TW_STAGES 2
 #define TW_PARTS 2
+#define TW_SHARERS 1
 #define TW_TOGETHER 1
 #define TW_COME 1
 #define TW_AHEAD 1
 #define TW_ONCE 1
 #define TW_EARLY 1
+#define TW_PIECES 0
 #endif
 #ifndef TW_A_ALONG_M
 #define TW_A_ALONG_M 0  // neighbours in memory are neighbours along m, not along k
@@ -28,12 +31,15 @@
 #endif
 #include "epilogue.cuh"
 
-constexpr int PARTS = TW_PARTS;        // of K: the blocks of a cluster
+constexpr int PARTS = TW_PARTS;        // of K
+constexpr int SHARERS = TW_SHARERS;    // tiles, one beside the other: each brings some of a's rows for all
+constexpr int CLUSTER = PARTS * SHARERS;
 constexpr int TOGETHER = TW_TOGETHER;  // neighbours that begin at the same place of k; 0: all begin at the beginning
 constexpr bool COME = TW_COME;   // the next grid's blocks may come while these work
 constexpr int AHEAD = TW_AHEAD;  // tiles of k whose part of b L2 fetches while the grid before still runs
 constexpr bool ONCE = TW_ONCE;   // b is more than L2 holds: its lines go first, and a's stay
 constexpr bool EARLY = TW_EARLY;  // biases are on their way before the sums are there
+constexpr bool PIECES = TW_PIECES;  // rows of the result are whole pieces of 16 bytes, and are stored so
 constexpr int BM = TW_BM;
 constexpr int BN = TW_BN;
 constexpr int BK = 64;
@@ -43,7 +49,7 @@ constexpr int GROUP = 8;
 constexpr int CONSUMERS = BM / 64;  // warpgroups; the copying warp comes behind them
 constexpr int THREADS = CONSUMERS * 128 + 32;
 constexpr int BOX_BYTES = 64 * 128;
-constexpr int A_BOX_ROWS = TW_A_ALONG_M ? BK : BM;
+constexpr int A_BOX_ROWS = (TW_A_ALONG_M ? BK : BM) / SHARERS;
 constexpr int A_BOXES = TW_A_ALONG_M ? BM / WIDE : 1;
 constexpr int B_BOX_ROWS = TW_B_ALONG_K ? BN : BK;
 constexpr int B_BOXES = TW_B_ALONG_K ? 1 : (BN + WIDE - 1) / WIDE;
@@ -54,9 +60,15 @@ constexpr int CHUNKS = BN / 8;  // columns of sums of a warpgroup's instruction:
 constexpr int OWN_CHUNKS = CHUNKS / PARTS;  // that a part adds up
 constexpr int SENT_BYTES = (PARTS - 1) * OWN_CHUNKS * CONSUMERS * 128 * 16;
 constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + SENT_BYTES + 1024;
+// A warp's finished rows lie in swizzled boxes where the tiles were, and are stored by 8 lanes a row, or by 4.
+constexpr int LANES = PIECES && OWN_CHUNKS == 4 ? 4 : 8;
+constexpr int OUT_BYTES = (OWN_CHUNKS + 7) / 8 * BOX_BYTES;  // of a warpgroup
 static_assert(CHUNKS % PARTS == 0 && BN % 16 == 0, "each part adds up as many columns");
+static_assert(A_BOX_ROWS % 8 == 0, "blocks bring whole patterns of the swizzle");
+static_assert(!PIECES || OWN_CHUNKS % LANES == 0, "lanes have whole rows");
+static_assert(!PIECES || CONSUMERS * OUT_BYTES <= STAGES * STAGE_BYTES, "results take the place of tiles");
 
-extern "C" __cluster_dims__(PARTS, 1, 1) __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(THREADS, 1)
 matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __restrict__ bias,
        const TW_T* __restrict__ c, TW_T* __restrict__ y, int B, int M, int N, int K, long long batch_a, long long ld_a,
        long long step_a, long long batch_b, long long ld_b, long long step_b, long long batch_c, long long ld_c,
@@ -68,15 +80,18 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
     unsigned char* tiles = aligned_for_swizzle(shared);
     float4* sent = reinterpret_cast<float4*>(tiles + STAGES * STAGE_BYTES);  // [PARTS - 1][OWN_CHUNKS][thread]
     const int warpgroup = warpgroup_of_block();
-    const int part = PARTS > 1 ? cluster_rank() : 0;
+    const int rank = CLUSTER > 1 ? cluster_rank() : 0;
+    const int part = rank / SHARERS;
+    const int sharer = rank % SHARERS;
+    constexpr int COLUMNS = SHARERS * BN;  // of a cluster's tiles
     const int rows = (M + BM - 1) / BM;
-    const int columns = (N + BN - 1) / BN;
-    const int tile = blockIdx.x / PARTS;
+    const int columns = (N + COLUMNS - 1) / COLUMNS;
+    const int tile = blockIdx.x / CLUSTER;
     const int batch = tile / (rows * columns);
     const int b_batch = batch_b == 0 ? 0 : batch;  // one matrix may stand for all of a batch
     const Place place = place_of<GROUP>(tile - batch * rows * columns, rows, columns);
     const int first_row = place.row * BM;
-    const int first_column = place.column * BN;
+    const int first_column = place.column * COLUMNS + sharer * BN;
     const int all = (K + BK - 1) / BK;
     const int first_k = all * part / PARTS;  // parts differ by one tile of k at the most; one may have none
     const int k_tiles = all * (part + 1) / PARTS - first_k;
@@ -85,7 +100,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
 
     if (threadIdx.x == 0) {
         prefetch_map(&a_map);
-        stages.template begin<CONSUMERS>();
+        stages.template begin<SHARERS * CONSUMERS>();
         if (PARTS > 1) {
             init_arrivals(&sums_there);
             expect_bytes(&sums_there, SENT_BYTES);
@@ -103,11 +118,12 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
             }
     }
     __syncthreads();
-    if (PARTS > 1) cluster_arrive();  // its mbarriers are there
+    if (CLUSTER > 1) cluster_arrive();  // its mbarriers are there
     wait_for_previous_grid();
     if (COME) let_next_grid_come();
 
     if (warpgroup == CONSUMERS) {
+        if (SHARERS > 1) cluster_wait();  // so are the others'
         if (threadIdx.x == CONSUMERS * 128) {
             const int a_batch = batch_a == 0 ? 0 : batch;
             Turn<STAGES> turn;
@@ -117,11 +133,18 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
                 Arrivals* full = &stages.full[turn.stage];
                 const int k = (first_k + k_tile) * BK;
                 wait_for(&stages.empty[turn.stage], turn.phase ^ 1);  // nobody reads a fresh stage: this passes at once
-                expect_bytes(full, STAGE_BYTES);
+                expect_bytes(full, STAGE_BYTES);  // its own, and what the others send
                 #pragma unroll
                 for (int i = 0; i < A_BOXES; ++i) {
                     const int row = first_row + i * WIDE;
-                    copy_box(to + i * BOX_BYTES, &a_map, TW_A_ALONG_M ? row : k, TW_A_ALONG_M ? k : row, a_batch, full);
+                    const int inner = TW_A_ALONG_M ? row : k;
+                    const int outer = (TW_A_ALONG_M ? k : row) + sharer * A_BOX_ROWS;
+                    unsigned char* there = to + i * BOX_BYTES + sharer * A_BOX_ROWS * 128;
+                    if (SHARERS > 1)
+                        copy_box_to_blocks(there, &a_map, inner, outer, a_batch, full,
+                                           ((1 << SHARERS) - 1) << part * SHARERS);
+                    else
+                        copy_box(there, &a_map, inner, outer, a_batch, full);
                 }
                 #pragma unroll
                 for (int i = 0; i < B_BOXES; ++i) {
@@ -137,12 +160,15 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
             }
         }
         __syncwarp();
-        if (PARTS > 1) cluster_wait();
+        if (PARTS > 1 && SHARERS == 1) cluster_wait();
     } else {
         const int band = warpgroup;  // of the tile's rows
         const int thread = threadIdx.x % 128;
-        if (PARTS > 1) cluster_wait();
-        const auto biases_at = [&](int column) { return TW_BIAS ? two_of<false>(bias + column, 1, N - column) : 0; };
+        if (CLUSTER > 1) cluster_wait();
+        const auto biases_at = [&](int column) -> unsigned {  // a word where there are two: nothing waits for both
+            if (!TW_BIAS) return 0;
+            return N - column > 1 ? two_of<true>(bias + column, 1, 2) : two_of<false>(bias + column, 1, N - column);
+        };
         unsigned early[OWN_CHUNKS] = {};
         #pragma unroll
         for (int i = 0; EARLY && i < OWN_CHUNKS; ++i) {
@@ -165,8 +191,9 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
                                                    moved(of_b, TW_B_ALONG_K ? k * 2 : k * 128), true);
             wgmma_commit();
             if (t > 0) {
-                wgmma_wait<1>();  // a group of products is all four warps': one thread tells that their reads are over
-                if (thread == 0) arrive(&stages.empty[before]);
+                wgmma_wait<1>();  // a group of products is all four warps': one thread a block tells that it was read
+                if (SHARERS == 1 && thread == 0) arrive(&stages.empty[before]);
+                if (SHARERS > 1 && thread < SHARERS) arrive_in_block(&stages.empty[before], part * SHARERS + thread);
             }
             before = turn.stage;
             turn.next();
@@ -184,15 +211,18 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
                 if (p == part)
                     for (int j = 0; j < 4; ++j) own[i * 4 + j] = four[j];
                 else
-                    send4_to_block(&sent[slot * CONSUMERS * 128 + threadIdx.x], &sums_there, p,
+                    send4_to_block(&sent[slot * CONSUMERS * 128 + threadIdx.x], &sums_there, p * SHARERS + sharer,
                                    make_float4(four[0], four[1], four[2], four[3]));
             }
         }
         if (PARTS > 1) wait_for(&sums_there, 0);
+        if (PIECES) sync_warpgroups<CONSUMERS>(1);  // none reads tiles any more
+        unsigned char* out = tiles + band * OUT_BYTES;
 
         const int row = first_row + band * 64 + sum_row(threadIdx.x, 0);
         const Added added = {c + batch * batch_c, ld_c, step_c};
         y += (long long)batch * M * N;
+        float values[8];
         #pragma unroll
         for (int i = 0; i < OWN_CHUNKS; ++i) {
             float four[4] = {own[i * 4], own[i * 4 + 1], own[i * 4 + 2], own[i * 4 + 3]};
@@ -206,11 +236,38 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
             }
             const int column = first_column + (part * OWN_CHUNKS + i) * 8 + sum_column(threadIdx.x, 0);
             const unsigned biases = EARLY ? early[i] : biases_at(column);
-            float two[2];
+            float* two = &values[PIECES ? i % 2 * 4 : 0];
             finish_two(two, four, alpha, beta, added.at(row, column, M, N), biases);
-            store_inside(y, row, column, M, N, two[0], two[1]);
-            finish_two(two, four + 2, alpha, beta, added.at(row + 8, column, M, N), biases);
-            store_inside(y, row + 8, column, M, N, two[0], two[1]);
+            finish_two(two + 2, four + 2, alpha, beta, added.at(row + 8, column, M, N), biases);
+            if constexpr (!PIECES) {
+                store_inside(y, row, column, M, N, two[0], two[1]);
+                store_inside(y, row + 8, column, M, N, two[2], two[3]);
+            } else if (i % 2) {
+                store_sums(out + i / 8 * BOX_BYTES, thread, i % 8 - 1, values);
+            }
         }
+        if constexpr (PIECES) {
+            __syncwarp();  // a warp stores the rows that it has finished
+            const int lane = threadIdx.x % 32;
+            #pragma unroll
+            for (int i = 0; i < 16 * LANES / 32; ++i) {  // of 4 lanes a row, the 8 that read together have rows 4 apart
+                const int inside = LANES == 8 ? i * 4 + lane / 8 : i * 8 + lane / 8 + lane / 4 % 2 * 4;
+                const int line = thread / 32 * 16 + inside;
+                const int piece = lane % LANES;
+                const int to_row = first_row + band * 64 + line;
+                #pragma unroll
+                for (int box = 0; box < (OWN_CHUNKS + 7) / 8; ++box) {
+                    const int column = first_column + (part * OWN_CHUNKS + box * 8 + piece) * 8;
+                    const int at = box * BOX_BYTES + line * 128 + (piece ^ line % 8) * 16;
+                    const uint4 eight = *reinterpret_cast<const uint4*>(out + at);
+                    if (to_row < M && column < N)
+                        *reinterpret_cast<uint4*>(y + (long long)to_row * N + column) = eight;
+                }
+            }
+        }
+    }
+    if (SHARERS > 1) {
+        cluster_arrive();  // nobody leaves while others arrive at its mbarriers or send to its stages
+        cluster_wait();
     }
 }
