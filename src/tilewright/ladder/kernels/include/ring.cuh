@@ -80,6 +80,7 @@ __device__ __forceinline__ void post(Boards<BLOCKS, SHARES, FIGURES>& boards, in
         else __syncthreads();
     } else {
         float* place = boards.at[board][cluster_rank() * SHARES + warp];
+        __syncwarp();  // few lanes send for all: what the others read is read by then. No instruction but a NOP
         if (lane < BLOCKS)
             #pragma unroll
             for (int f = 0; f < FIGURES; ++f) send_to_block(&place[f], &boards.arrivals[board], lane, figures[f]);
