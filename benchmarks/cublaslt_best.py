@@ -159,9 +159,13 @@ def microseconds(run: Callable[[], None], inner: int, rounds: int) -> float:
     run()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(inner):
-            run()
+    with torch.cuda.stream(torch.cuda.Stream()):  # ``torch.cuda.graph`` would give memory back before each of them
+        graph.capture_begin(capture_error_mode="thread_local")
+        try:
+            for _ in range(inner):
+                run()
+        finally:
+            graph.capture_end()
     graph.replay()
     torch.cuda.synchronize()
     times: list[float] = []

@@ -24,6 +24,7 @@ from tilewright.ladder.pages import page
 from tilewright.ladder.report import LadderBench
 from tilewright.ladder.running import emulator_for, judge, operation, run_emulated, tolerance_of
 from tilewright.ladder.specs import rung_spec
+from tilewright.ladder.sustained import SustainedBench
 from tilewright.launch.executor import Program
 from tilewright.mutate.ptx_mutants import synchronisation_mutants
 from tilewright.settings import Settings
@@ -104,9 +105,11 @@ def without_figures(text: str) -> str:
 @pytest.mark.parametrize("family", FAMILIES, ids=name_of)
 def test_its_page_is_what_the_generator_makes(evidence: Evidence, family: Family) -> None:
     root = Path(__file__).parents[2]
-    record = root / "benchmarks" / "results" / f"ladder-{family.name}.json"
+    results = root / "benchmarks" / "results"
+    record, load = results / f"ladder-{family.name}.json", results / f"h200-{family.name}-sustained.json"
     measured = msgspec.json.decode(record.read_bytes(), type=LadderBench) if record.is_file() else None
-    new = page(family, evidence, measured)
+    sustained = msgspec.json.decode(load.read_bytes(), type=SustainedBench) if load.is_file() else None
+    new = page(family, evidence, measured, sustained)
     home = root / "docs" / "ladder"
     old = (home / f"{family.name}.md").read_text("utf-8")
     made_with = re.compile(r"ladder_pages\.py with (.*?): not")

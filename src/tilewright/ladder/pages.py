@@ -15,6 +15,7 @@ from tilewright.ladder.predicting import precision_of
 from tilewright.ladder.ratio_plot import plot_ratios
 from tilewright.ladder.report import LadderBench, RungRecord, TimedRung
 from tilewright.ladder.specs import figure
+from tilewright.ladder.sustained import SustainedBench, markdown_sustained
 
 SIZE = "small"
 # heading → counter
@@ -35,11 +36,13 @@ class Page:
     ratios: str = ""
 
 
-def page(family: Family, evidence: Evidence, measured: LadderBench | None = None) -> Page:
+def page(
+    family: Family, evidence: Evidence, measured: LadderBench | None = None, sustained: SustainedBench | None = None
+) -> Page:
     """The page of a family.
 
     Args:
-        measured: times on a card; None where there is no record of any.
+        measured: times on a card; None where there is no record of any. sustained: those under load, with joules.
 
     Raises:
         ValueError: a rung does not pass, or does not show what it claims: no page is made of that.
@@ -76,6 +79,8 @@ def page(family: Family, evidence: Evidence, measured: LadderBench | None = None
         lines += markdown_points(measured)
     if ratios:
         lines += ["", f"![The fastest peer's time over ours, by bytes of a call]({family.name}-peers.svg)"]
+    if sustained is not None:
+        lines += ["", *markdown_sustained(sustained)]
     return Page("\n".join(lines) + "\n", plot(family.title, rows, measured), ratios)
 
 
