@@ -8,6 +8,7 @@ neither a number to compute with nor to be written over.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tilewright.settings import Settings
 
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore"),  # what PyTorch warns of as it works is no error of ours
     pytest.mark.skipif(os.environ.get("TILEWRIGHT_LADDER_HUGE") != "1", reason="set TILEWRIGHT_LADDER_HUGE=1: 15 GB"),
 ]
 FAMILIES = load_families()
@@ -32,10 +34,12 @@ GUARD_BYTES = 1 << 16
 
 
 @pytest.fixture(scope="module")
-def torch(card: GpuInfo) -> Any:
+def torch(card: GpuInfo) -> Iterator[Any]:
+    """The module, on a stream of its own, as `ladder bench` has it."""
     torch = pytest.importorskip("torch")
     torch.cuda.set_per_process_memory_fraction(min(1.0, MOST_BYTES / card.memory_bytes))
-    return torch
+    with torch.cuda.stream(torch.cuda.Stream()), torch.no_grad():
+        yield torch
 
 
 @pytest.mark.parametrize(("family", "dtype"), CASES, ids=lambda x: x.name if isinstance(x, Family) else x)
@@ -47,10 +51,9 @@ def test_the_best_rungs_at_large_sizes(
         sizes = family.sizes[size]
         rung = family.best(sizes, dtype, lambda arch: _runs(arch, card))
         compiled = compile_rung(rung_spec(family, rung, dtype), Settings.from_environment(), arch_of(rung, card))
-        with torch.no_grad():
-            arena = Arena(torch, family, dtype, sizes, guard_bytes=GUARD_BYTES)
-            why = arena.check(arena.rung(compiled, executor)) or arena.strayed()
-        del arena
+        arena = Arena(torch, family, dtype, sizes, guard_bytes=GUARD_BYTES)
+        why = arena.check(arena.rung(compiled, executor)) or arena.strayed()
+        del arena  # before the next one
         wrong += [f"{size}, {rung.name}: {why}"] if why else []
     torch.cuda.empty_cache()
     assert not wrong, wrong
