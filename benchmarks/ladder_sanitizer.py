@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -192,6 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--group", type=int, default=4, help="rungs of one process")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for one process")
+    parser.add_argument("--budget", type=float, default=math.inf, help="seconds for all; what has no time left is said")
     parser.add_argument("--sanitizer", default="compute-sanitizer", help="the program")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--inner", help=argparse.SUPPRESS)
@@ -201,10 +204,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.inner:
         return inner(args.inner, args.rungs, tuple((old, new) for old, new in args.edits))
     card = _card()
+    deadline = time.monotonic() + args.budget
     with ThreadPoolExecutor(args.jobs) as pool:
 
+        def one(job: Job) -> Outcome:
+            limit_s = min(args.limit, deadline - time.monotonic())
+            return (
+                outer(job, args.sanitizer, limit_s) if limit_s > 1 else Outcome(job, 0, (), "no time was left for it")
+            )
+
         def run(jobs: list[Job]) -> list[Outcome]:
-            return list(pool.map(lambda job: outer(job, args.sanitizer, args.limit), jobs))
+            return list(pool.map(one, jobs))
 
         jobs = [job for tool in args.tools for name in args.families for job in groups(name, tool, card, args.group)]
         rows = rows_of(run(jobs), run)
