@@ -51,6 +51,14 @@ CASES: list[tuple[str, str, str, dict[str, int], dict[str, int], Fill, tuple[str
         ("const Exp exp(state.largest)", "const Exp exp(MINUS_INFINITY)"),
     ),
     (
+        "softmax", "12", "float16", {}, RAGGED, plain,
+        ("largest = next;", ""),
+    ),
+    (
+        "softmax", "12", "bfloat16", {"WHOLE": 1, "PACKS": 2}, WHOLE, huge,
+        ("Exp::between(largest, state.largest)", "1.0f"),
+    ),
+    (
         "layernorm", "08", "float16", {}, RAGGED, outlier,
         ("fmaxf(warp_sum(squares) - sum * sum * rate, 0.0f)", "warp_sum(squares)"),
     ),
@@ -61,6 +69,26 @@ CASES: list[tuple[str, str, str, dict[str, int], dict[str, int], Fill, tuple[str
     (
         "layernorm", "07", "float32", {"WORKERS": 128, "PIECES": 4, "WIDTH": 4, "HELD": 0, "LATE": 1, "BLOCKS": 4},
         RAGGED, plain, ("bias + first + column", "bias + first"),
+    ),
+    (
+        "layernorm", "07", "bfloat16", {"WORKERS": 64, "PIECES": 4, "WIDTH": 8, "HELD": 0, "ONCE": 1},
+        RAGGED, plain, ("OF_ALL>(biases, bias", "OF_ALL>(biases, weight"),
+    ),
+    (
+        "rmsnorm", "07", "float32", {"WORKERS": 128, "PIECES": 4, "WIDTH": 4, "HELD": 0, "LATE": 1, "BLOCKS": 4},
+        RAGGED, plain, ("first + i * WORKERS * ACROSS", "first"),
+    ),
+    (
+        "add_rmsnorm", "05", "float32", {"WORKERS": 128, "PIECES": 4, "WIDTH": 4, "HELD": 0, "LATE": 1, "BLOCKS": 4},
+        RAGGED, plain, ("first + i * WORKERS * ACROSS", "first"),
+    ),
+    (
+        "add_layernorm", "05", "float32", {"WORKERS": 128, "PIECES": 4, "WIDTH": 4, "HELD": 0, "LATE": 1, "BLOCKS": 4},
+        RAGGED, plain, ("bias + first + column", "bias + first"),
+    ),
+    (
+        "layernorm", "10", "bfloat16", {"WORKERS": 64, "PIECES": 4, "RESIDENT": 2, "BLOCKS": 2},
+        RAGGED, plain, ("(row + gridDim.x) * ld_x", "row * ld_x"),
     ),
 ]  # fmt: skip
 
@@ -91,7 +119,7 @@ def test_switches_are_right_and_broken_twins_are_not(
 ) -> None:
     family = load_family(name)
     rung = family.rung(which)
-    rung = replace(rung, defines={**(RING if which != "07" or name == "softmax" else {}), **switches}, claims=())
+    rung = replace(rung, defines={**({} if "WORKERS" in switches else RING), **switches}, claims=())
     what = filled(operation(family, dtype, sizes), fill)
     compiled = built(family, rung, dtype)
     done = run_emulated(compiled, what)

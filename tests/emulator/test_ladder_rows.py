@@ -56,6 +56,7 @@ SIZED = [
     ("add_rmsnorm", "06", "bfloat16", {"R": 2, "C": 4097}),  # its second row begins in the middle of a word
     ("add_layernorm", "06", "float16", {"R": 2, "C": 1531}),
     ("softmax", "10", "bfloat16", {"R": 2, "C": 65544}),  # chunks that have no column
+    ("softmax", "12", "bfloat16", {"R": 2, "C": 33000}),
     ("rmsnorm", "08", "float32", {"R": 1, "C": 33000}),
     ("layernorm", "08", "bfloat16", {"R": 2, "C": 17000}),
     ("softmax", "11", "bfloat16", {"R": 2, "C": 1531}),

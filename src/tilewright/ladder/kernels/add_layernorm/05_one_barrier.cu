@@ -14,6 +14,12 @@
 #define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
 #define HELD 1                   // 0: where they do not, no register is kept for them
 #endif
+#ifndef LATE
+#define LATE 0  // 1: weights and biases are asked for behind the barrier: fewer registers, and more blocks an SM
+#endif
+#ifndef BLOCKS
+#define BLOCKS 1  // of an SM, at least
+#endif
 constexpr int WARPS = WORKERS / 32;
 static_assert(WORKERS % 32 == 0, "whole warps");
 
@@ -34,8 +40,10 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* residual, co
     const int first = threadIdx.x * ACROSS, left = C - first;  // column; columns from there on
     TW_T *sums_to = found_once(total + first), *to = found_once(y + first);
     Bits<ACROSS> share[OWNED], others[OWNED], weights[OWNED], biases[OWNED];
-    load_share_in_order<WORKERS>(weights, weight + first, left);
-    load_share_in_order<WORKERS>(biases, bias + first, left);
+    if constexpr (!LATE) {
+        load_share_in_order<WORKERS>(weights, weight + first, left);
+        load_share_in_order<WORKERS>(biases, bias + first, left);
+    }
     load_share_in_order<WORKERS>(others, residual + first, left);
     load_share_in_order<WORKERS>(share, x + first, left);
     const float rate = found_first(1.0f / C);  // while the loads are under way
@@ -68,6 +76,14 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* residual, co
 
     #pragma unroll
     for (int i = 0; i < OWNED; ++i) {
+        if constexpr (LATE) {
+            const int column = i * WORKERS * ACROSS;
+            weights[i] = biases[i] = {};
+            if (column < left) {
+                weights[i] = load_bits<ACROSS>(weight + first + column);
+                biases[i] = load_bits<ACROSS>(bias + first + column);
+            }
+        }
         float factors[ACROSS], shifts[ACROSS];
         unpack(factors, weights[i]);
         unpack(shifts, biases[i]);
@@ -102,7 +118,7 @@ __device__ __forceinline__ void make_row_by_elements(const TW_T* x, const TW_T* 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(WORKERS)
+extern "C" __global__ void __launch_bounds__(WORKERS, BLOCKS)
 add_layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, const TW_T* __restrict__ weight,
               const TW_T* __restrict__ bias, TW_T* __restrict__ total, TW_T* __restrict__ y, int R, int C,
               long long ld_x, float epsilon) {

@@ -82,6 +82,37 @@ __device__ __forceinline__ Words packed(const float (&values)[TW_PACK]) {
     return words;
 }
 
+// Of two words, the larger elements. A number is larger than a NaN: where those matter, something else has to carry them.
+__device__ __forceinline__ unsigned larger(unsigned a, unsigned b, float) {
+    return __float_as_uint(fmaxf(__uint_as_float(a), __uint_as_float(b)));
+}
+__device__ __forceinline__ unsigned larger(unsigned a, unsigned b, __half) {
+    unsigned result;
+    asm("max.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+    return result;
+}
+__device__ __forceinline__ unsigned larger(unsigned a, unsigned b, __nv_bfloat16) {
+    unsigned result;
+    asm("max.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+    return result;
+}
+
+// The largest element of packs: two of 16 bits are compared at a time.
+template <int OWNED>
+__device__ __forceinline__ float largest_of(const Words (&packs)[OWNED]) {
+    Words most = packs[0];
+    #pragma unroll
+    for (int i = 1; i < OWNED; ++i)
+        #pragma unroll
+        for (int w = 0; w < 4; ++w) most.at[w] = larger(most.at[w], packs[i].at[w], TW_T());
+    float values[TW_PACK];
+    unpack(values, most);
+    float largest = values[0];
+    #pragma unroll
+    for (int j = 1; j < TW_PACK; ++j) largest = fmaxf(largest, values[j]);
+    return largest;
+}
+
 // A pack of the same value throughout.
 __device__ __forceinline__ Words repeated(float value) {
     float values[TW_PACK];

@@ -13,10 +13,12 @@
 #define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
 #define HELD 1                   // 0: where they do not, no register is kept for them
 #endif
-#ifndef GONE
-#define GONE 0  // 1: the row's lines in L2 are the first to go: what is written may stay there
+#ifndef LATE
+#define LATE 0  // 1: weights are asked for behind the barrier: fewer registers, and more blocks an SM
 #endif
-constexpr bool IS_GONE = GONE;
+#ifndef BLOCKS
+#define BLOCKS 1  // of an SM, at least
+#endif
 constexpr int WARPS = WORKERS / 32;
 static_assert(WORKERS % 32 == 0, "whole warps");
 
@@ -26,8 +28,8 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, TW_T
     const int first = threadIdx.x * ACROSS, left = C - first;  // column; columns from there on
     TW_T* to = found_once(y + first);
     Bits<ACROSS> share[OWNED], weights[OWNED];
-    load_share_in_order<WORKERS>(weights, weight + first, left);
-    load_share_in_order<WORKERS, IS_GONE>(share, x + first, left);
+    if constexpr (!LATE) load_share_in_order<WORKERS>(weights, weight + first, left);
+    load_share_in_order<WORKERS>(share, x + first, left);
     const float rate = found_first(1.0f / C);  // while the loads are under way
     float values[OWNED][ACROSS], squares = 0.0f;
     unpack_share(values, share);
@@ -39,6 +41,10 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, TW_T
     const float scale = rsqrtf(sum * rate + epsilon);
     #pragma unroll
     for (int i = 0; i < OWNED; ++i) {
+        if constexpr (LATE) {
+            weights[i] = {};
+            if (i * WORKERS * ACROSS < left) weights[i] = load_bits<ACROSS>(weight + first + i * WORKERS * ACROSS);
+        }
         float factors[ACROSS];
         unpack(factors, weights[i]);
         #pragma unroll
@@ -60,7 +66,7 @@ __device__ __forceinline__ void make_row_by_elements(const TW_T* x, const TW_T* 
         from_float(y[column], to_float(x[column]) * scale * to_float(weight[column]));
 }
 
-extern "C" __global__ void __launch_bounds__(WORKERS)
+extern "C" __global__ void __launch_bounds__(WORKERS, BLOCKS)
 rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, TW_T* __restrict__ y, int R, int C, long long ld_x,
         float epsilon) {
     wait_for_previous_grid();

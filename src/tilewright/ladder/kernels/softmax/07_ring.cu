@@ -35,14 +35,8 @@ struct RowState {
 
 // Of a thread: the maximum of what it holds, and the sum to it.
 __device__ __forceinline__ RowState state_of(const Words (&packs)[PACKS], float (&powers)[PACKS][TW_PACK]) {
-    RowState own = {MINUS_INFINITY, 0.0f};
+    RowState own = {largest_of(packs), 0.0f};
     float values[TW_PACK];
-    #pragma unroll
-    for (int i = 0; i < PACKS; ++i) {
-        unpack(values, packs[i]);
-        #pragma unroll
-        for (int j = 0; j < TW_PACK; ++j) own.largest = fmaxf(own.largest, values[j]);
-    }
     const Exp exp(own.largest);
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {

@@ -14,6 +14,9 @@
 #define PIECES 4                 // accesses of a thread
 #define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
 #endif
+#ifndef BLOCKS
+#define BLOCKS 1  // of an SM, at least
+#endif
 constexpr int WARPS = WORKERS / 32;
 static_assert(WORKERS % 32 == 0, "whole warps");
 
@@ -55,7 +58,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, TW_T* y, int C) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(WORKERS)
+extern "C" __global__ void __launch_bounds__(WORKERS, BLOCKS)
 softmax(const TW_T* __restrict__ x, TW_T* __restrict__ y, int R, int C, long long ld_x) {
     wait_for_previous_grid();
     x += blockIdx.x * ld_x;
