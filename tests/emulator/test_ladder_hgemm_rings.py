@@ -83,10 +83,11 @@ def test_a_ring_that_goes_round_is_right(name: str) -> None:
         ("24_persistent", (("TW_BN", 256), ("TW_STAGES", 4), ("TW_BLOCKS", 2), ("TW_GROUP", 2))),
         ("24_persistent", (("TW_BN", 192), ("TW_STAGES", 4), ("TW_BLOCKS", 2), ("TW_GROUP", 2))),
         ("24_persistent", _tiles(BN=224, STAGES=4, BLOCKS=2, GROUP=2)),
+        ("24_persistent", _tiles(BN=64, STAGES=8, BLOCKS=4, GROUP=1)),
         ("25_pingpong", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_BLOCKS", 2))),
         ("26_split_k", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_PARTS", 4))),
         ("27_shared_a", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_PARTS", 2), ("TW_SHARERS", 2))),
-        ("28_even", _tiles(BM=128, BN=112, STAGES=6, PARTS=1, SHARERS=2, TOGETHER=1, AHEAD=4, ONCE=1)),
+        ("28_even", _tiles(BM=128, BN=112, STAGES=6, PARTS=1, SHARERS=2, TOGETHER=1, AHEAD=4, ONCE=1, GROUP=2)),
         ("28_even", _tiles(BM=64, BN=224, STAGES=3, PARTS=4, SHARERS=1, TOGETHER=0, AHEAD=0, ONCE=0)),
         ("29_fringe", _tiles(BN=256, EDGE=64, STAGES=4, BLOCKS=3, GROUP=16, QUICK=1)),
         ("31_stream_k", _tiles(BN=256, STAGES=4, BLOCKS=4, GROUP=8, CLUSTER=1)),
@@ -210,7 +211,7 @@ def test_a_twin_whose_parts_of_a_tile_do_not_meet_is_caught(old: str, new: str) 
 
 
 def test_clusters_of_a_tile_meet_in_memory() -> None:
-    compiled = built("35_parts_in_memory", *_tiles(BM=128, BN=32, STAGES=2, PARTS=4, SPLITS=3))
+    compiled = built("35_parts_in_memory", *_tiles(BM=128, BN=32, STAGES=2, PARTS=4, SPLITS=3, BESIDE=1))
     assert compiled.spill_bytes == 0
     for k in (800, 200):  # at 200 some of the parts have no k
         what = operation(FAMILY, "bfloat16", {**FEW, "K": k, "ld_a": k})
@@ -226,6 +227,7 @@ def test_clusters_of_a_tile_meet_in_memory() -> None:
         ("draws_last(tickets + place, SPLITS)", "split == 0", 64),
         ("SPLITS);\n        sync_warpgroups(1 + band);", "SPLITS);", 64),
         ("for (int s = 0; s", "for (int s = 1; s", 328),
+        ("cluster / tiles_in_all", "cluster % SPLITS", 328),
     ],
 )
 def test_a_twin_whose_clusters_do_not_meet_is_caught(old: str, new: str, k: int) -> None:
@@ -233,7 +235,7 @@ def test_a_twin_whose_clusters_do_not_meet_is_caught(old: str, new: str, k: int)
     rung = FAMILY.rung("35_parts_in_memory")
     text = rung.file.read_text("utf-8")
     assert old in text
-    tiles = _tiles(BM=64, BN=32, STAGES=2, PARTS=2, SPLITS=3)
+    tiles = _tiles(BM=64, BN=32, STAGES=2, PARTS=2, SPLITS=3, BESIDE=int("in_all" in old))
     rung = replace(rung, defines={**rung.defines, **dict(tiles)})
     twin = compile_rung(rung_spec(FAMILY, rung, "bfloat16"), Settings.from_environment(), text=text.replace(old, new))
     what = operation(FAMILY, "bfloat16", {**FEW, "K": k, "ld_a": k})

@@ -13,6 +13,9 @@
 #define TW_STAGES 2
 #define TW_BLOCKS 2
 #endif
+#ifndef TW_GROUP
+#define TW_GROUP 8
+#endif
 constexpr int CLUSTER = 2;    // blocks
 constexpr int CONSUMERS = 2;  // warpgroups, each with tiles of its own
 constexpr int BM = TW_BM;
@@ -20,7 +23,7 @@ constexpr int BN = TW_BN;
 constexpr int BK = 64;  // 128 bytes: the width of the swizzle, and so of a box
 constexpr int STAGES = TW_STAGES;
 constexpr int BLOCKS = TW_BLOCKS;
-constexpr int GROUP = 8;
+constexpr int GROUP = TW_GROUP;  // rows of clusters' tiles, walked together
 constexpr int THREADS = (1 + CONSUMERS) * 128;
 constexpr int A_BYTES = BM * BK * 2;
 constexpr int B_BYTES = BN * BK * 2;

@@ -20,6 +20,9 @@
 #define TW_AHEAD 1
 #define TW_ONCE 1
 #endif
+#ifndef TW_GROUP
+#define TW_GROUP 8
+#endif
 constexpr int PARTS = TW_PARTS;      // of K
 constexpr int SHARERS = TW_SHARERS;  // tiles, one beside the other: each brings some rows of a for all
 constexpr int CLUSTER = PARTS * SHARERS;
@@ -30,7 +33,7 @@ constexpr int BM = TW_BM;
 constexpr int BN = TW_BN;
 constexpr int BK = 64;  // 128 bytes: the width of the swizzle, and so of a box
 constexpr int STAGES = TW_STAGES;
-constexpr int GROUP = 8;
+constexpr int GROUP = TW_GROUP;  // rows of tiles, walked together
 constexpr int CONSUMERS = BM / 64;  // warpgroups; the copying warp comes behind them
 constexpr int THREADS = CONSUMERS * 128 + 32;
 constexpr int B_BOXES = (BN + 63) / 64;

@@ -16,8 +16,12 @@
 #define TW_PARTS 2
 #define TW_SPLITS 2
 #endif
+#ifndef TW_BESIDE
+#define TW_BESIDE 0
+#endif
 constexpr int PARTS = TW_PARTS;    // of a cluster's k: its blocks
 constexpr int SPLITS = TW_SPLITS;  // of K: clusters
+constexpr bool BESIDE = TW_BESIDE;  // clusters of the same k come one behind the other, not those of the same tile
 constexpr int BM = TW_BM;
 constexpr int BN = TW_BN;
 constexpr int BK = 64;  // 128 bytes: the width of the swizzle, and so of a box
@@ -49,8 +53,10 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
     const int warpgroup = warpgroup_of_block();
     const int part = PARTS > 1 ? cluster_rank() : 0;
     const int rows = (M + BM - 1) / BM;
-    const int split = blockIdx.x / PARTS % SPLITS;
-    const int tile = blockIdx.x / PARTS / SPLITS;
+    const int tiles_in_all = rows * ((N + BN - 1) / BN);
+    const int cluster = blockIdx.x / PARTS;
+    const int split = BESIDE ? cluster / tiles_in_all : cluster % SPLITS;
+    const int tile = BESIDE ? cluster % tiles_in_all : cluster / SPLITS;
     const int first_row = tile % rows * BM;
     const int first_column = tile / rows * BN;
     const long long all = (K + BK - 1) / BK;
