@@ -209,9 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         def one(job: Job) -> Outcome:
             limit_s = min(args.limit, deadline - time.monotonic())
-            return (
-                outer(job, args.sanitizer, limit_s) if limit_s > 1 else Outcome(job, 0, (), "no time was left for it")
-            )
+            return outer(job, args.sanitizer, limit_s) if limit_s > 1 else Outcome(job, 0, (), "no time left for it")
 
         def run(jobs: list[Job]) -> list[Outcome]:
             return list(pool.map(one, jobs))
