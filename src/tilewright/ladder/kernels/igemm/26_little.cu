@@ -1,0 +1,29 @@
+// Little products of rows that begin anywhere, or lie across k: packing them is a launch, and no less than the product. Tiles
+// are little, which makes many blocks, and the warps of a block share k.
+#include "dependent.cuh"
+#include "little_bytes.cuh"
+
+#ifndef TW_BM  // for the emulator; a card gets those of ladder.toml
+#define TW_BM 16
+#define TW_BN 16
+#define TW_WARPS 4
+#endif
+constexpr int BM = TW_BM;
+constexpr int BN = TW_BN;
+constexpr int WARPS = TW_WARPS;
+constexpr int THREADS = WARPS * 32;
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+igemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, int* __restrict__ c, int M, int N, int K, long long ld_a,
+      long long step_a, long long ld_b, long long step_b) {
+    const int first_row = blockIdx.y * BM;
+    const int first_column = blockIdx.x * BN;
+    wait_for_previous_grid();
+    let_next_grid_come();
+    LittleProduct<BM, BN, WARPS> product;
+    product.multiply({a, M, K, ld_a, step_a}, {b, N, K, ld_b, step_b}, first_row, first_column);
+    product.meet(first_row, first_column, [=](int row, int column, const int (&four)[4]) {
+        store_inside(c, row, column, M, N, four[0], four[1]);
+        store_inside(c, row + 8, column, M, N, four[2], four[3]);
+    });
+}
