@@ -27,9 +27,11 @@ NUMBERS = {"alpha": 0.75, "beta": -1.5}  # neither is one that could be left out
 TILES = {
     "01_strided": {"TW_BM": 64, "TW_BN": 64},
     "02_cp_async": {"TW_BM": 64, "TW_BN": 64, "TW_STAGES": 4},
-    "20_persistent": {"TW_BN": 128, "TW_STAGES": 2, "TW_BLOCKS": 2, "TW_GROUP": 8, "TW_CLUSTER": 2, "TW_COME": 1},
+    "20_persistent": {"TW_BN": 128, "TW_STAGES": 2, "TW_BLOCKS": 2, "TW_GROUP": 8, "TW_CLUSTER": 2, "TW_COME": 1,
+                      "TW_QUIT": 1},
     "21_split_k": {"TW_BM": 64, "TW_BN": 48, "TW_STAGES": 2, "TW_PARTS": 2, "TW_SHARERS": 1, "TW_TOGETHER": 1,
-                   "TW_COME": 1, "TW_AHEAD": 1, "TW_ONCE": 1, "TW_EARLY": 1, "TW_PIECES": 0},
+                   "TW_COME": 1, "TW_AHEAD": 1, "TW_ONCE": 1, "TW_EARLY": 1, "TW_PAIRS": 0,
+                   "TW_PIECES": 0},
     "22_direct": {"TW_GROUPS": 2, "TW_SIDE": 1, "TW_DEEP": 2, "TW_PARTS": 2, "TW_AHEAD": 32, "TW_RESIDENT": 1,
                   "TW_ONCE": 0},
     "23_little": {},
@@ -162,7 +164,7 @@ def test_what_no_tensor_map_has_is_packed_as_it_lies(of: dict[str, int]) -> None
 def test_neighbours_share_a_and_rows_are_stored_in_pieces(layout: str, columns: int, more: dict[str, int]) -> None:
     """Eight lanes have a row of 64 results, or four one of 32; of the last cluster a tile lies beyond the columns."""
     of = sizes(layout, (2, 70, columns, 136), 1, 1, 0)
-    assert run("21_split_k", of, "bfloat16", attempt=1, TW_BN=64, TW_PIECES=1, **more).message == ""
+    assert run("21_split_k", of, "bfloat16", attempt=1, TW_BN=64, TW_PAIRS=1, TW_PIECES=1, **more).message == ""
 
 
 @pytest.mark.parametrize(("m", "parts", "side", "deep"), [(16, 4, 2, 3), (32, 1, 1, 4)])
@@ -244,7 +246,7 @@ WIDER = {"TW_BN": 128, "TW_PARTS": 1}  # a warpgroup's results lie where another
 )
 def test_a_broken_twin_of_neighbours_is_caught(more: dict[str, int], old: str, new: str) -> None:
     of = sizes("NT", (1, 150, 120, 328), 1, 0, 0)
-    tiles = {"TW_BM": 128, "TW_SHARERS": 2, "TW_PIECES": 1, **more}
+    tiles = {"TW_BM": 128, "TW_SHARERS": 2, "TW_PAIRS": 1, "TW_PIECES": 1, **more}
     runs = (run("21_split_k", of, "bfloat16", attempt, old, new, **tiles) for attempt in range(3))
     assert any(not one.passed for one in runs)
 

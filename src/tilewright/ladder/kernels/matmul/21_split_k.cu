@@ -20,6 +20,7 @@
 #define TW_AHEAD 1
 #define TW_ONCE 1
 #define TW_EARLY 1
+#define TW_PAIRS 0
 #define TW_PIECES 0
 #endif
 #ifndef TW_A_ALONG_M
@@ -39,6 +40,7 @@ constexpr bool COME = TW_COME;   // the next grid's blocks may come while these 
 constexpr int AHEAD = TW_AHEAD;  // tiles of k whose part of b L2 fetches while the grid before still runs
 constexpr bool ONCE = TW_ONCE;   // b is more than L2 holds: its lines go first, and a's stay
 constexpr bool EARLY = TW_EARLY;  // biases are on their way before the sums are there
+constexpr bool PAIRS = TW_PAIRS;    // N is even: biases come two at once, and nothing waits for them before they are added
 constexpr bool PIECES = TW_PIECES;  // rows of the result are whole pieces of 16 bytes, and are stored so
 constexpr int BM = TW_BM;
 constexpr int BN = TW_BN;
@@ -118,7 +120,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
             }
     }
     __syncthreads();
-    if (CLUSTER > 1) cluster_arrive();  // its mbarriers are there
+    if (CLUSTER > 1) cluster_arrive_relaxed();  // its mbarriers are there
     wait_for_previous_grid();
     if (COME) let_next_grid_come();
 
@@ -165,10 +167,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
         const int band = warpgroup;  // of the tile's rows
         const int thread = threadIdx.x % 128;
         if (CLUSTER > 1) cluster_wait();
-        const auto biases_at = [&](int column) -> unsigned {  // a word where there are two: nothing waits for both
-            if (!TW_BIAS) return 0;
-            return N - column > 1 ? two_of<true>(bias + column, 1, 2) : two_of<false>(bias + column, 1, N - column);
-        };
+        const auto biases_at = [&](int column) { return TW_BIAS ? two_of<PAIRS>(bias + column, 1, N - column) : 0; };
         unsigned early[OWN_CHUNKS] = {};
         #pragma unroll
         for (int i = 0; EARLY && i < OWN_CHUNKS; ++i) {
@@ -267,7 +266,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
         }
     }
     if (SHARERS > 1) {
-        cluster_arrive();  // nobody leaves while others arrive at its mbarriers or send to its stages
+        cluster_arrive_relaxed();  // nobody leaves while others arrive at its mbarriers or send to its stages
         cluster_wait();
     }
 }

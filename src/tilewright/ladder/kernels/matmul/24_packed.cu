@@ -77,6 +77,9 @@ struct Rows {
     int columns;
 
     __device__ __forceinline__ unsigned packs() const { return (columns + 7) / 8; }  // of a row
+    // To the next row of what is written, in packs: long rows begin at lines of L2, of 128 bytes, which are read whole.
+    __device__ __forceinline__ unsigned pitch() const { return columns >= 512 ? (columns + 63) / 64 * 8 : packs(); }
+    __device__ __forceinline__ unsigned place(unsigned at) const { return at / packs() * pitch() + at % packs(); }
     __device__ __forceinline__ uint4 pack(unsigned at) const {
         const unsigned row = at / packs();
         const unsigned matrix = row / rows;
@@ -109,9 +112,9 @@ pack(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ 
     for (int i = 0; i < PACKS; ++i) {
         const unsigned at = (blockIdx.x * PACKS + i) * PACKERS + threadIdx.x;
         if (at < all_a)
-            reinterpret_cast<uint4*>(a_rows)[at] = packs[i];
+            reinterpret_cast<uint4*>(a_rows)[of_a.place(at)] = packs[i];
         else if (at < all)
-            reinterpret_cast<uint4*>(b_rows)[at - all_a] = packs[i];
+            reinterpret_cast<uint4*>(b_rows)[of_b.place(at - all_a)] = packs[i];
     }
 }
 
