@@ -75,6 +75,10 @@ CASES: list[tuple[str, str, str, dict[str, int], dict[str, int], Fill, tuple[str
         RAGGED, plain, ("OF_ALL>(biases, bias", "OF_ALL>(biases, weight"),
     ),
     (
+        "layernorm", "07", "float16", {"WORKERS": 64, "PIECES": 4, "WIDTH": 8, "HELD": 0, "AGAIN": 1},
+        RAGGED, plain, ("(x + first + i * WORKERS * ACROSS)", "(x + first)"),
+    ),
+    (
         "rmsnorm", "07", "float32", {"WORKERS": 128, "PIECES": 4, "WIDTH": 4, "HELD": 0, "LATE": 1, "BLOCKS": 4},
         RAGGED, plain, ("first + i * WORKERS * ACROSS", "first"),
     ),

@@ -101,7 +101,6 @@ def test_defines_by_size() -> None:
         "WORKERS": 32,
         "ROWS": 4,
         "PACKS": 2,
-        "GONE": 0,
         "STREAMS": 0,
     }
     assert registers.at({"C": 8192}, "bfloat16").defines["PACKS"] == 8

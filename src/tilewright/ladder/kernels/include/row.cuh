@@ -24,14 +24,13 @@ __device__ __forceinline__ void load_row(Pack (&packs)[OWNED], const TW_T* row, 
     }
 }
 
-// LEAVES_FIRST: the row's lines leave L2 first.
-template <int SHARERS, bool LEAVES_FIRST = false, int OWNED>
+template <int SHARERS, int OWNED>
 __device__ __forceinline__ void load_row(Words (&words)[OWNED], const TW_T* row, int columns, int worker, float blank) {
     #pragma unroll
     for (int i = 0; i < OWNED; ++i) {
         const int column = column_of<SHARERS>(i, worker);
         words[i] = repeated(blank);
-        if (column < columns) words[i] = LEAVES_FIRST ? load_words_gone(row + column) : load_words_once(row + column);
+        if (column < columns) words[i] = load_words_once(row + column);
     }
 }
 

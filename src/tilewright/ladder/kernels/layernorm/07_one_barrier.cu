@@ -17,13 +17,16 @@
 #ifndef ONCE
 #define ONCE 0  // 1: the row takes no place in L1, what all rows share leaves it last
 #endif
+#ifndef AGAIN
+#define AGAIN 0  // 1: behind the barrier the row is read again, from the caches: no register is kept for it
+#endif
 #ifndef LATE
 #define LATE 0  // 1: weights and biases are asked for behind the barrier: fewer registers, and more blocks an SM
 #endif
 #ifndef BLOCKS
 #define BLOCKS 1  // of an SM, at least
 #endif
-constexpr int OF_ROW = ONCE ? 1 : 0, OF_ALL = ONCE ? 2 : 0;
+constexpr int OF_ROW = AGAIN ? 2 : ONCE ? 1 : 0, OF_ALL = ONCE ? 2 : 0;
 constexpr int WARPS = WORKERS / 32;
 static_assert(WORKERS % 32 == 0, "whole warps");
 
@@ -87,6 +90,8 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, cons
                 biases[i] = load_bits<ACROSS>(bias + first + column);
             }
         }
+        if constexpr (AGAIN)
+            if (i * WORKERS * ACROSS < left) unpack(values[i], load_bits<ACROSS>(x + first + i * WORKERS * ACROSS));
         float factors[ACROSS], shifts[ACROSS];
         unpack(factors, weights[i]);
         unpack(shifts, biases[i]);

@@ -11,7 +11,6 @@
 #define WORKERS 256  // threads of a row
 #define ROWS 1       // rows of a block; several only if a row is one warp's
 #define PACKS 2      // packs of a thread
-#define GONE 0       // 1: x leaves L2 first
 #define STREAMS 1    // 1: what is written leaves L2 first
 #endif
 constexpr int THREADS = WORKERS * ROWS;
@@ -23,7 +22,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, TW_T
     __shared__ float sums[WORKERS / 32];
     const int worker = threadIdx.x % WORKERS;
     Words packs[PACKS];
-    load_row<WORKERS, GONE>(packs, x, C, worker, 0.0f);
+    load_row<WORKERS>(packs, x, C, worker, 0.0f);
 
     float squares = 0.0f, values[TW_PACK];
     #pragma unroll

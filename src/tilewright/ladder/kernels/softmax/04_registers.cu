@@ -13,7 +13,6 @@
 #define WORKERS 256  // threads of a row
 #define ROWS 1       // rows of a block; several only if a row is one warp's
 #define PACKS 2      // packs of a thread
-#define GONE 0       // 1: x leaves L2 first
 #define STREAMS 1    // 1: what is written leaves L2 first
 #endif
 constexpr int THREADS = WORKERS * ROWS;
@@ -25,7 +24,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, TW_T* y, int C) {
     __shared__ float maxima[WORKERS / 32], sums[WORKERS / 32];
     const int worker = threadIdx.x % WORKERS;
     Words packs[PACKS];
-    load_row<WORKERS, GONE>(packs, x, C, worker, MINUS_INFINITY);
+    load_row<WORKERS>(packs, x, C, worker, MINUS_INFINITY);
 
     float largest = MINUS_INFINITY, values[TW_PACK];
     #pragma unroll
