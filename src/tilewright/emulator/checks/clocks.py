@@ -147,7 +147,8 @@ class WarpClocks:
         early = (vector[:, : self.agents] < clock.counted[slots]).any(axis=1)
         np.maximum.at(clock.gathering, slots, vector)
         clock.came[slots, own] = self.now
-        return chosen[early]
+        unaware: IntArray = chosen[early]
+        return unaware
 
     def land(self, clock: MbarrierClock, slots: IntArray, agent: int, warps: IntArray, issued: Clocks32) -> None:
         """What ``agent`` has written by now in these blocks is released to their mbarrier.
