@@ -69,7 +69,9 @@ def test_operands_may_lie_anyhow(family: str, of: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("family", RUNGS if EVERY == 1 else ["w8a8"])  # whose sums meet more in registers
 def test_the_widest_tile_of_a_card_is_right_and_spills_nothing(family: str) -> None:
-    compiled = built(family, defines=(("TW_BN", 256), ("TW_STAGES", 4), ("TW_BLOCKS", 2), ("TW_PACKS", 4)))
+    compiled = built(
+        family, defines=(("TW_BN", 256), ("TW_STAGES", 4), ("TW_BLOCKS", 2), ("TW_PACKS", 4), ("TW_ALIGN", 128))
+    )
     assert compiled.spill_bytes == 0
     assert run(compiled, sizes(140, 265, 601, 1, 603, 141)).message == ""
 

@@ -13,8 +13,10 @@
 #define TW_STAGES 2
 #define TW_BLOCKS 2
 #define TW_PACKS 2
+#define TW_ALIGN 16
 #endif
 constexpr int PACKS = TW_PACKS;  // of 16 bytes, a thread of the first kernel
+constexpr int ALIGN = TW_ALIGN;  // bytes that packed rows begin at a multiple of
 constexpr int BN = TW_BN;
 constexpr int STAGES = TW_STAGES;
 constexpr int BLOCKS = TW_BLOCKS;
@@ -32,8 +34,8 @@ pack(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ 
      int N, int K, long long ld_a, long long step_a, long long ld_b, long long step_b) {
     wait_for_previous_grid();
     let_next_grid_come();
-    pack_operands<PACKS>({a, M, K, ld_a, step_a}, {b, N, K, ld_b, step_b}, reinterpret_cast<uint4*>(a_rows),
-                         reinterpret_cast<uint4*>(b_rows));
+    pack_operands<PACKS, ALIGN>({a, M, K, ld_a, step_a}, {b, N, K, ld_b, step_b}, reinterpret_cast<uint4*>(a_rows),
+                                reinterpret_cast<uint4*>(b_rows));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)

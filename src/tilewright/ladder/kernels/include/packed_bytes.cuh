@@ -1,7 +1,8 @@
 // Matrices of bytes written anew as tensor maps and wgmma take them: rows along k, at pitches of whole 16 bytes. Rows that
 // begin anywhere are read as words, which a funnel shift moves by bytes. Where neighbours in memory are not those along k,
 // tiles are turned: four words of four neighbours by PRMT in registers, the rest by way of shared memory, in words at
-// places that no two of a warp share a bank of. What lies behind a row's end is written as it comes: no map looks there.
+// places that no two of a warp share a bank of. What lies behind a row's end is written as it comes, or not at all: no map
+// looks there. Rows begin at multiples of ALIGN bytes.
 #pragma once
 
 constexpr int PACKERS = 256;      // threads of a block
@@ -23,6 +24,10 @@ struct ByteMatrix {
     }
     __device__ __forceinline__ const signed char* end() const { return at(rows - 1, K - 1) + 1; }
     __device__ __forceinline__ unsigned packs() const { return (K + 15) / 16; }  // of a row
+    template <int ALIGN>
+    __device__ __forceinline__ unsigned places() const {  // for those, to where the next row begins
+        return (K + ALIGN - 1) / ALIGN * (ALIGN / 16);
+    }
     __device__ __forceinline__ unsigned tiles_of_rows() const { return (rows + TURNED_ROWS - 1) / TURNED_ROWS; }
     // Blocks that write it, PACKS of 16 bytes a thread where k's neighbours are those in memory.
     template <int PACKS>
@@ -66,17 +71,20 @@ struct AlignedWords {
 };
 
 // 16 bytes a thread and turn, all turns under way together.
-template <int PACKS>
+template <int PACKS, int ALIGN>
 __device__ __forceinline__ void pack_rows(const ByteMatrix& from, uint4* to, unsigned block) {
     const AlignedWords there(from);
     const unsigned packs = from.packs();
     const unsigned all = from.rows * packs;
     unsigned words[PACKS][5];
     unsigned shifts[PACKS];
+    unsigned places[PACKS];
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
         const unsigned at = (block * PACKS + i) * PACKERS + threadIdx.x;
-        const unsigned long long byte = at / packs * from.pitch + at % packs * 16 + there.before;
+        const unsigned row = at / packs, pack = at % packs;
+        places[i] = row * from.places<ALIGN>() + pack;
+        const unsigned long long byte = row * from.pitch + pack * 16 + there.before;
         const unsigned long long word = byte & ~3ull;
         shifts[i] = (byte & 3) * 8;
         if (at >= all) continue;
@@ -96,7 +104,7 @@ __device__ __forceinline__ void pack_rows(const ByteMatrix& from, uint4* to, uns
         pack.y = __funnelshift_r(words[i][1], words[i][2], shifts[i]);
         pack.z = __funnelshift_r(words[i][2], words[i][3], shifts[i]);
         pack.w = __funnelshift_r(words[i][3], words[i][4], shifts[i]);
-        if (at < all) to[at] = pack;
+        if (at < all) to[places[i]] = pack;
     }
 }
 
@@ -171,6 +179,7 @@ __device__ __forceinline__ void put_turned(unsigned* tile, unsigned (&words)[4],
     for (int i = 0; i < 4; ++i) tile[(lane * 4 + i) * 32 + place] = words[i];
 }
 
+template <int ALIGN>
 __device__ __forceinline__ void pack_turned(const ByteMatrix& from, uint4* to, unsigned block, unsigned* tile) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int first_row = block % from.tiles_of_rows() * TURNED_ROWS;
@@ -197,13 +206,13 @@ __device__ __forceinline__ void pack_turned(const ByteMatrix& from, uint4* to, u
         const unsigned lay[4] = {read.x, read.y, read.z, read.w};
         const unsigned pack = first_k / 16 + lane % 8;
         if (row < TURNED_ROWS && first_row + row < from.rows && pack < from.packs())
-            to[(first_row + row) * from.packs() + pack] =
+            to[(first_row + row) * from.places<ALIGN>() + pack] =
                 make_uint4(lay[turn], lay[1 ^ turn], lay[2 ^ turn], lay[3 ^ turn]);
     }
 }
 
 // Both operands, by one grid: blocks of a come first.
-template <int PACKS>
+template <int PACKS, int ALIGN>
 __device__ __forceinline__ void pack_operands(const ByteMatrix& a, const ByteMatrix& b, uint4* a_rows, uint4* b_rows) {
     __shared__ __align__(16) unsigned tile[TILE_WORDS];
     const unsigned of_a = a.template blocks<PACKS>();
@@ -211,6 +220,6 @@ __device__ __forceinline__ void pack_operands(const ByteMatrix& a, const ByteMat
     const ByteMatrix from = is_a ? a : b;
     uint4* to = is_a ? a_rows : b_rows;
     const unsigned block = is_a ? blockIdx.x : blockIdx.x - of_a;
-    if (from.step == 1) pack_rows<PACKS>(from, to, block);
-    else pack_turned(from, to, block, tile);
+    if (from.step == 1) pack_rows<PACKS, ALIGN>(from, to, block);
+    else pack_turned<ALIGN>(from, to, block, tile);
 }
