@@ -126,7 +126,7 @@ def meant(family: Any) -> Any:
     ("change", "rungs"),
     [
         (lambda family: family, {"matmul/20_persistent", "matmul/21_split_k", "matmul/22_direct", "matmul/23_little"}),
-        (meant, {"matmul/20_persistent", "matmul/21_split_k", "matmul/22_direct", "matmul/23_little"}),
+        (meant, {"matmul/20_persistent", "matmul/21_split_k", "matmul/22_direct", "matmul/24_packed"}),
     ],
 )
 def test_arrays_are_what_a_rung_takes(
@@ -144,6 +144,7 @@ def test_arrays_are_what_a_rung_takes(
     for a, b in (
         (half(1, 33), half(33, 7)),
         (half(3, 64), half(72, 64).t()),
+        (half(300, 65), half(520, 65).t()),
         (half(33, 1), half(1, 9)),
         (half(5, 33)[:, ::2], half(17, 9)),
         (half(3, 5, 7), half(7, 9)),
