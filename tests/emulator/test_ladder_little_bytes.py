@@ -62,7 +62,7 @@ def run(compiled: CompiledRung, of: Mapping[str, int]) -> RungRun:
     [
         *(("igemm", of, (16, 16, 4)) for of in (ODD, TURNED, *EDGES)),
         ("w8a8", ODD, (16, 16, 4)),
-        ("w8a8", ODD, (32, 32, 8)),
+        ("igemm", ODD, (16, 32, 8)),
     ],
 )
 def test_operands_may_lie_anyhow(family: str, of: dict[str, int], shape: tuple[int, int, int]) -> None:
@@ -79,6 +79,33 @@ def test_matrices_may_begin_anywhere() -> None:
         what = operation(FAMILIES["igemm"], "int8", of)
         got = run_emulated(twin, what, attempt=1)
         assert np.array_equal(what.launch.view("c", got.outputs)[:-1, :-1], what.expected["c"][1:, 1:])
+
+
+# The fastest that an H200 timed of such rows, or within 1 % of it: rows and columns of a tile, and warps; where another
+# rung was, its name.
+FASTEST = [
+    ("igemm", sizes(1, 1, 1), (16, 16, 4)),
+    ("igemm", sizes(100, 100, 101), (16, 16, 4)),
+    ("igemm", sizes(256, 256, 255), (16, 32, 8)),
+    ("igemm", sizes(33, 257, 1001), (16, 16, 16)),
+    ("igemm", sizes(64, 128, 128, 128, 1, 1, 128), (16, 16, 8)),
+    ("igemm", sizes(256, 256, 256, 256, 1, 1, 256), (16, 16, 8)),
+    ("igemm", sizes(257, 1000, 776), "25_packed"),
+    ("igemm", sizes(64, 64, 64), "24_split_k"),
+    ("igemm", sizes(256, 256, 256), "24_split_k"),
+    ("w8a8", sizes(33, 257, 1001), (16, 16, 16)),
+    ("w8a8", sizes(256, 256, 255), (16, 16, 4)),
+    ("w8a8", sizes(257, 1000, 776), "22_packed"),
+]
+
+
+@pytest.mark.parametrize(("family", "of", "expected"), FASTEST)
+def test_what_was_fastest_is_chosen(family: str, of: dict[str, int], expected: tuple[int, ...] | str) -> None:
+    dtype = FAMILIES[family].dtypes[0]
+    rung = FAMILIES[family].best(of, dtype, lambda arch: True)
+    defines = rung.at(of, dtype).defines
+    tile = tuple(defines[name] for name in ("TW_BM", "TW_BN", "TW_WARPS")) if rung.name == RUNGS[family] else rung.name
+    assert tile == expected
 
 
 TWINS = [
