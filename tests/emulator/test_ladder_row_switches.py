@@ -71,10 +71,6 @@ CASES: list[tuple[str, str, str, dict[str, int], dict[str, int], Fill, tuple[str
         RAGGED, plain, ("bias + first + column", "bias + first"),
     ),
     (
-        "layernorm", "07", "bfloat16", {"WORKERS": 64, "PIECES": 4, "WIDTH": 8, "HELD": 0, "ONCE": 1},
-        RAGGED, plain, ("OF_ALL>(biases, bias", "OF_ALL>(biases, weight"),
-    ),
-    (
         "layernorm", "07", "float16", {"WORKERS": 64, "PIECES": 4, "WIDTH": 8, "HELD": 0, "AGAIN": 1},
         RAGGED, plain, ("(x + first + i * WORKERS * ACROSS)", "(x + first)"),
     ),
@@ -89,10 +85,6 @@ CASES: list[tuple[str, str, str, dict[str, int], dict[str, int], Fill, tuple[str
     (
         "add_layernorm", "05", "float32", {"WORKERS": 128, "PIECES": 4, "WIDTH": 4, "HELD": 0, "LATE": 1, "BLOCKS": 4},
         RAGGED, plain, ("bias + first + column", "bias + first"),
-    ),
-    (
-        "layernorm", "10", "bfloat16", {"WORKERS": 64, "PIECES": 4, "RESIDENT": 2, "BLOCKS": 2},
-        RAGGED, plain, ("(row + gridDim.x) * ld_x", "row * ld_x"),
     ),
 ]  # fmt: skip
 

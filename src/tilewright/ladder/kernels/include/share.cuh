@@ -53,21 +53,9 @@ __device__ __forceinline__ Bits<ACROSS> load_bits_in_order(const TW_T* from) {
     return bits;
 }
 
-// The same, of what is read once: it takes no place in L1.
+// The same, of what is read again: it leaves L1 last.
 template <int ACROSS>
-__device__ __forceinline__ Bits<ACROSS> load_bits_once_in_order(const TW_T* from) {
-    if constexpr (ACROSS * TW_T_BYTES < 16) return load_bits_in_order<ACROSS>(from);
-    Bits<ACROSS> bits;
-    asm volatile("ld.relaxed.cta.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(bits.at[0]), "=r"(bits.at[1]), "=r"(bits.at[2]), "=r"(bits.at[3])
-                 : "l"(from)
-                 : "memory");
-    return bits;
-}
-
-// The same, of what all rows share: it leaves L1 last.
-template <int ACROSS>
-__device__ __forceinline__ Bits<ACROSS> load_bits_shared_in_order(const TW_T* from) {
+__device__ __forceinline__ Bits<ACROSS> load_bits_kept_in_order(const TW_T* from) {
     if constexpr (ACROSS * TW_T_BYTES < 16) return load_bits_in_order<ACROSS>(from);
     Bits<ACROSS> bits;
     asm volatile("ld.relaxed.cta.global.L1::evict_last.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -125,17 +113,16 @@ __device__ __forceinline__ void load_share(Bits<ACROSS> (&share)[OWNED], const T
     }
 }
 
-// The same, all those of a kernel in the order in which they stand there; zeros behind the end. USES: 1, where it takes no
-// place in L1; 2, where it leaves L1 last.
-template <int SHARERS, int USES = 0, int ACROSS, int OWNED>
+// The same, all those of a kernel in the order in which they stand there; zeros behind the end. KEPT: it leaves
+// L1 last.
+template <int SHARERS, int KEPT = 0, int ACROSS, int OWNED>
 __device__ __forceinline__ void load_share_in_order(Bits<ACROSS> (&share)[OWNED], const TW_T* row, int left) {
     #pragma unroll
     for (int i = 0; i < OWNED; ++i) {
         share[i] = {};
         if (i * SHARERS * ACROSS >= left) continue;
         const TW_T* from = row + i * SHARERS * ACROSS;
-        if constexpr (USES == 1) share[i] = load_bits_once_in_order<ACROSS>(from);
-        else if constexpr (USES == 2) share[i] = load_bits_shared_in_order<ACROSS>(from);
+        if constexpr (KEPT) share[i] = load_bits_kept_in_order<ACROSS>(from);
         else share[i] = load_bits_in_order<ACROSS>(from);
     }
 }

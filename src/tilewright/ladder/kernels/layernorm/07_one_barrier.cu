@@ -13,9 +13,7 @@
 #define PIECES 4                 // accesses of a thread
 #define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
 #define HELD 1                   // 0: where they do not, no register is kept for them
-#endif
-#ifndef ONCE
-#define ONCE 0  // 1: the row takes no place in L1, what all rows share leaves it last
+#define MANY 0                   // 1: more rows than are at work at once, in packs: what the others follow from
 #endif
 #ifndef AGAIN
 #define AGAIN 0  // 1: behind the barrier the row is read again, from the caches: no register is kept for it
@@ -26,7 +24,6 @@
 #ifndef BLOCKS
 #define BLOCKS 1  // of an SM, at least
 #endif
-constexpr int OF_ROW = AGAIN ? 2 : ONCE ? 1 : 0, OF_ALL = ONCE ? 2 : 0;
 constexpr int WARPS = WORKERS / 32;
 static_assert(WORKERS % 32 == 0, "whole warps");
 
@@ -48,10 +45,10 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, cons
     TW_T* to = found_once(y + first);
     Bits<ACROSS> share[OWNED], weights[OWNED], biases[OWNED];
     if constexpr (!LATE) {
-        load_share_in_order<WORKERS, OF_ALL>(weights, weight + first, left);
-        load_share_in_order<WORKERS, OF_ALL>(biases, bias + first, left);
+        load_share_in_order<WORKERS>(weights, weight + first, left);
+        load_share_in_order<WORKERS>(biases, bias + first, left);
     }
-    load_share_in_order<WORKERS, OF_ROW>(share, x + first, left);
+    load_share_in_order<WORKERS, AGAIN>(share, x + first, left);
     const float rate = found_first(1.0f / C);  // while the loads are under way
     const float elements = elements_of<ACROSS, OWNED>(threadIdx.x / 32, C);
     const float own_rate = __fdividef(1.0f, fmaxf(elements, 1.0f));  // the squares are corrected for what it lacks

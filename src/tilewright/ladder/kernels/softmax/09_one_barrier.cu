@@ -13,6 +13,7 @@
 #define WORKERS 128              // threads of a row: a power of two
 #define PIECES 4                 // accesses of a thread
 #define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
+#define MANY 0                   // 1: more rows than are at work at once, in packs: what the others follow from
 #endif
 #ifndef BLOCKS
 #define BLOCKS 1  // of an SM, at least
