@@ -51,6 +51,7 @@ def _tiles(**numbers: int) -> tuple[tuple[str, int], ...]:
     return tuple((f"TW_{name}", number) for name, number in numbers.items())
 
 
+IN_PIECES = {"AHEAD": 4, "PIECES": 1, "RELAXED": 1}
 ONE_BLOCK = _tiles(BN=128, EDGE=64, STAGES=2, BLOCKS=1, GROUP=8, QUICK=1)  # every slot is used again
 MORE = {
     "26_split_k": TWO_WARPGROUPS,
@@ -83,11 +84,11 @@ def test_a_ring_that_goes_round_is_right(name: str) -> None:
         ("24_persistent", (("TW_BN", 256), ("TW_STAGES", 4), ("TW_BLOCKS", 2), ("TW_GROUP", 2))),
         ("24_persistent", (("TW_BN", 192), ("TW_STAGES", 4), ("TW_BLOCKS", 2), ("TW_GROUP", 2))),
         ("24_persistent", _tiles(BN=224, STAGES=4, BLOCKS=2, GROUP=2)),
-        ("24_persistent", _tiles(BN=64, STAGES=8, BLOCKS=4, GROUP=1)),
+        ("24_persistent", _tiles(BN=64, STAGES=8, BLOCKS=4, GROUP=1, QUIT=1)),
         ("25_pingpong", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_BLOCKS", 2))),
         ("26_split_k", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_PARTS", 4))),
         ("27_shared_a", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_PARTS", 2), ("TW_SHARERS", 2))),
-        ("28_even", _tiles(BM=128, BN=112, STAGES=6, PARTS=1, SHARERS=2, TOGETHER=1, AHEAD=4, ONCE=1, GROUP=2)),
+        ("28_even", _tiles(BM=128, BN=112, STAGES=6, PARTS=1, SHARERS=2, TOGETHER=1, ONCE=1, GROUP=2, **IN_PIECES)),
         ("28_even", _tiles(BM=64, BN=224, STAGES=3, PARTS=4, SHARERS=1, TOGETHER=0, AHEAD=0, ONCE=0)),
         ("29_fringe", _tiles(BN=256, EDGE=64, STAGES=4, BLOCKS=3, GROUP=16, QUICK=1)),
         ("31_stream_k", _tiles(BN=256, STAGES=4, BLOCKS=4, GROUP=8, CLUSTER=1)),
@@ -143,6 +144,27 @@ def test_a_product_goes_to_the_rung_that_was_fastest_there_and_takes_its_rows() 
     assert chosen({**large, "M": 16, "N": 64, "K": 64, "ld_a": 67}) == "34_little"
     with pytest.raises(TilewrightError, match="ld_a = 4100; 24_persistent takes at least 8 and a multiple of 8"):
         run_emulated(built("24_persistent"), operation(FAMILY, "bfloat16", {**FEW, "ld_a": 4100}))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("piece % 8 ^ line % 8", "piece % 8"),
+        (" && piece < OWN_CHUNKS", ""),
+        ("if (PIECES) sync_warpgroups<CONSUMERS>(1);", ""),
+        ("int piece = box * 8 + ", "int piece = "),
+    ],
+)
+def test_rows_of_a_result_are_stored_in_pieces_and_twins_of_that_are_caught(old: str, new: str) -> None:
+    rung = FAMILY.rung("28_even")
+    text = rung.file.read_text("utf-8")
+    assert not old or text.count(old) == 1
+    tiles = _tiles(BM=128, BN=160, STAGES=2, PARTS=2, SHARERS=2, TOGETHER=0, ONCE=0, **IN_PIECES)
+    rung = replace(rung, defines={**rung.defines, **dict(tiles)})
+    made = compile_rung(rung_spec(FAMILY, rung, "bfloat16"), Settings.from_environment(), text=text.replace(old, new))
+    what = operation(FAMILY, "bfloat16", {**FEW, "N": 312, "ld_b": 312})
+    assert all(run_emulated(made, what, attempt=attempt).passed for attempt in (0, 1)) is (not old)
 
 
 # (what stands in 30_direct, what stands in the twin)

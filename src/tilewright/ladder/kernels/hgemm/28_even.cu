@@ -23,12 +23,20 @@
 #ifndef TW_GROUP
 #define TW_GROUP 8
 #endif
+#ifndef TW_PIECES
+#define TW_PIECES 0
+#endif
+#ifndef TW_RELAXED
+#define TW_RELAXED 0
+#endif
 constexpr int PARTS = TW_PARTS;      // of K
 constexpr int SHARERS = TW_SHARERS;  // tiles, one beside the other: each brings some rows of a for all
 constexpr int CLUSTER = PARTS * SHARERS;
 constexpr int TOGETHER = TW_TOGETHER;  // clusters whose tiles are neighbours; 0: all begin at the beginning
 constexpr int AHEAD = TW_AHEAD;  // tiles of k whose part of b L2 fetches while the grid before still runs
 constexpr bool ONCE = TW_ONCE;   // b is more than L2 holds: its lines go first, and a's stay
+constexpr bool PIECES = TW_PIECES;  // rows of the result are whole pieces of 16 bytes, and are stored so
+constexpr bool RELAXED = TW_RELAXED;  // a cluster's blocks meet without a fence for the card: only mbarriers have to be there
 constexpr int BM = TW_BM;
 constexpr int BN = TW_BN;
 constexpr int BK = 64;  // 128 bytes: the width of the swizzle, and so of a box
@@ -45,8 +53,19 @@ constexpr int OWN_CHUNKS = CHUNKS / PARTS;  // that a part adds up
 constexpr int SENT_BYTES = (PARTS - 1) * OWN_CHUNKS * CONSUMERS * 128 * 16;
 constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + SENT_BYTES + 1024;
 constexpr int A_ROWS = BM / SHARERS;  // that a block asks for
+// A warp's finished rows lie in swizzled boxes where the tiles were, and are stored by 8 lanes a row, or by 4.
+constexpr int LANES = OWN_CHUNKS > 4 ? 8 : 4;
+constexpr int BOX_BYTES = 64 * 128;
+constexpr int OUT_BOXES = (OWN_CHUNKS + 7) / 8;  // of a warpgroup
 static_assert(CHUNKS % PARTS == 0 && BN % 16 == 0, "each part adds up as many columns");
 static_assert(A_ROWS % 8 == 0, "blocks bring whole patterns of the swizzle");
+static_assert(!PIECES || OWN_CHUNKS % 2 == 0, "two chunks are written at once");
+static_assert(!PIECES || CONSUMERS * OUT_BOXES * BOX_BYTES <= STAGES * STAGE_BYTES, "results take the place of tiles");
+
+__device__ __forceinline__ void cluster_come() {
+    if (RELAXED) cluster_arrive_relaxed();
+    else cluster_arrive();
+}
 
 extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(THREADS, 1)
 hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ c, int M, int N, int K, int ld_a,
@@ -88,7 +107,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
                 if (t < k_tiles) prefetch_box(&b_map, first_column + n, (first_k + k_tile + t) * BK);
     }
     __syncthreads();
-    if (CLUSTER > 1) cluster_arrive();  // its mbarriers are there
+    if (CLUSTER > 1) cluster_come();  // its mbarriers are there
     wait_for_previous_grid();
     let_next_grid_come();
 
@@ -162,7 +181,10 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
             }
         }
         if (PARTS > 1) wait_for(&sums_there, 0);
+        if (PIECES) sync_warpgroups<CONSUMERS>(1);  // none reads tiles any more
+        unsigned char* out = tiles + band * OUT_BOXES * BOX_BYTES;
 
+        float values[8];  // of two chunks
         #pragma unroll
         for (int i = 0; i < OWN_CHUNKS; ++i) {
             float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -177,12 +199,35 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
             }
             const int row = first_row + band * 64 + sum_row(threadIdx.x, 0);
             const int column = first_column + (part * OWN_CHUNKS + i) * 8 + sum_column(threadIdx.x, 0);
-            store_inside(c, row, column, M, N, sum.x, sum.y);
-            store_inside(c, row + 8, column, M, N, sum.z, sum.w);
+            if constexpr (PIECES) {
+                *reinterpret_cast<float4*>(&values[i % 2 * 4]) = sum;
+                if (i % 2) store_sums(out + i / 8 * BOX_BYTES, thread, i % 8 - 1, values);
+            } else {
+                store_inside(c, row, column, M, N, sum.x, sum.y);
+                store_inside(c, row + 8, column, M, N, sum.z, sum.w);
+            }
+        }
+        if constexpr (PIECES) {
+            __syncwarp();  // a warp stores the rows that it has finished
+            const int lane = threadIdx.x % 32;
+            #pragma unroll
+            for (int i = 0; i < 16 * LANES / 32; ++i) {  // of 4 lanes a row, the 8 that read together have rows 4 apart
+                const int inside = LANES == 8 ? i * 4 + lane / 8 : i * 8 + lane / 8 + lane / 4 % 2 * 4;
+                const int line = thread / 32 * 16 + inside;
+                const int row = first_row + band * 64 + line;
+                #pragma unroll
+                for (int box = 0; box < OUT_BOXES; ++box) {
+                    const int piece = box * 8 + lane % LANES;
+                    const int column = first_column + (part * OWN_CHUNKS + piece) * 8;
+                    const int at = box * BOX_BYTES + line * 128 + (piece % 8 ^ line % 8) * 16;
+                    if (row < M && column < N && piece < OWN_CHUNKS)
+                        *reinterpret_cast<uint4*>(c + (long long)row * N + column) = *reinterpret_cast<uint4*>(out + at);
+                }
+            }
         }
     }
     if (SHARERS > 1) {
-        cluster_arrive();  // nobody leaves while others arrive at its mbarriers or send to its stages
+        cluster_come();  // nobody leaves while others arrive at its mbarriers or send to its stages
         cluster_wait();
     }
 }
