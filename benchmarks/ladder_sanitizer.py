@@ -4,8 +4,8 @@
 
 A few rungs and a tool are a process of their own, several at once: the tools slow kernels down and the card waits.
 Where a group is not clean each of its rungs is run alone, so that a finding has its rung. What `KNOWN` explains is run
-once more with the control's edits, and counts as explained only where that is clean. What a rung computes is judged as
-well, so that a run in which nothing was launched is none.
+once more with the control's edits, and with a race put into those; it counts as explained only where the first is clean
+and the second is not. What a rung computes is judged as well, so that a run in which nothing was launched is none.
 """
 
 from __future__ import annotations
@@ -127,10 +127,11 @@ def rows_of(done: Iterable[Outcome], run: Callable[[list[Job]], list[Outcome]]) 
     alone = [*run(apart), *(o for o in unclean if len(o.job.rungs) == 1)]
     single = {(o.job.family, o.job.tool, o.job.rungs[0]): o for o in alone}
     known = {
-        (o.job.family, o.job.tool, o.job.rungs[0], entry.edits)
+        (o.job.family, o.job.tool, o.job.rungs[0], edits)
         for o in single.values()
         for found in o.findings
         if (entry := known_of(found, o.job.tool, o.job.family, o.job.rungs[0])) is not None
+        for edits in (entry.edits, entry.edits + entry.broken)
     }
     controls = [Job(family, tool, (rung,), edits) for family, tool, rung, edits in sorted(known)]
     checked = {(o.job.family, o.job.tool, o.job.rungs[0], o.job.edits): o for o in run(controls)}
@@ -158,16 +159,21 @@ def _told(outcome: Outcome, checked: dict[tuple[str, str, str, Edits], Outcome])
         entry: dict[str, object] = {"rung": " ".join(job.rungs), **asdict(found)}
         known = known_of(found, job.tool, job.family, job.rungs[0]) if len(job.rungs) == 1 else None
         if known is not None:
-            control = checked[job.family, job.tool, job.rungs[0], known.edits]
-            again = [f for f in control.findings if known_of(f, job.tool, job.family, job.rungs[0]) is not None]
-            if not control.failure and control.runs and not again:
+            of_rung = job.family, job.tool, job.rungs[0]
+            control, broken = checked[*of_rung, known.edits], checked[*of_rung, known.edits + known.broken]
+            entry["control"] = f"{_said(control)}; broken: {_said(broken)}"
+            races = any(each.what.startswith("race") for each in broken.findings)
+            if control.is_clean and control.runs == outcome.runs and races:
                 entry["explained"] = known.why
-            else:
-                entry["control"] = control.failure or f"{len(again)} of these findings in {control.runs} runs of it"
         told.append(entry)
     if outcome.failure:
         told.append({"rung": " ".join(job.rungs), "what": outcome.failure})
     return told
+
+
+def _said(outcome: Outcome) -> str:
+    words = f"{sum(each.reports for each in outcome.findings)} reports in {outcome.runs} runs"
+    return f"{words}, {outcome.failure}" if outcome.failure else words
 
 
 def groups(name: str, tool: str, card: GpuInfo, size: int) -> list[Job]:

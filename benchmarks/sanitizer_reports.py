@@ -1,7 +1,8 @@
 """What compute-sanitizer prints → findings; and which of them are explained, by an argument and by a control run.
 
-A finding is explained where `KNOWN` names its family, rung, tool and source lines, and the control is clean: the same
-rung with the edits that give the tool an order that it follows. Explained findings stay in the record.
+A finding is explained where `KNOWN` names its family, rung, tool and source lines, the control is clean (the same rung
+with edits that give the tool an order that it follows), and the tool finds a race again where one is put into the
+control. Explained findings stay in the record.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ _ACCESS = re.compile(r"(Read|Write) access at ")
 _HAZARDS = re.compile(r"\[(\d+) hazards?\]")
 
 Place = tuple[str, int]  # (file name, line)
+NOWHERE: Place = ("", 0)  # an instruction that the compiler gave no line
+# What the two accesses of a race are called, and the step from a write's place to a read's.
+_WRITE_TO_READ = {"race: Write and Read": 1, "race: Read and Write": -1}
 
 
 @dataclass(frozen=True)
 class Finding:
     """Attributes:
 
-    what: the tool's words, without offsets and threads. places: source lines, in the tool's order.
+    what: the tool's words, without offsets and threads. places: source lines, in the tool's order; of a race, two.
     reports, hazards: how many the tool printed for these places. text: the first of them.
     """
 
@@ -39,12 +43,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Known:
-    """Findings that are no faults.
+    """Races between a write and a read that are none. Which of them the tool names first tells nothing of their order.
 
     Attributes:
-        places: (file, what its line says; "" for a file that is not here): a finding's are these, in this order.
+        places: the write's, the read's: (file, what its line says; "" for a file that is not here, or for no line).
         why: the argument. edits: of the rung's source (what is there, what is there instead, on the same line): with
             an order that the tool follows, the findings have to be gone.
+        broken: more edits, which take a wait out: with them, the tool has to find races.
     """
 
     tool: str
@@ -53,6 +58,7 @@ class Known:
     places: tuple[tuple[str, str], ...]
     why: str
     edits: tuple[tuple[str, str], ...]
+    broken: tuple[tuple[str, str], ...]
 
 
 _FOR_THE_WARP = (
@@ -74,13 +80,25 @@ _BY_BYTES = (
     "is over. The tool follows arrivals, not the bytes of stores."
 )
 _BARRIER = (("if (worker == 0) ring.fill(stage,", "__syncthreads(); if (worker == 0) ring.fill(stage,"),)
-_COPY = ("tma.cuh", "cp.async.bulk.shared::cluster.global.mbarrier")
+_UNSEEN_ARRIVALS = (("wait_for(landed, phase);", ""),)
+_UNSEEN_READERS = (("if (number >= STAGES) wait_for(&ring->empty[stage], number / STAGES - 1 & 1);", ""),)
+_UNSEEN_COPIES = (("wait_for(&arrivals[stage], phase);", ""),)
+_COPY = ("tma.cuh", '"l"(from), "r"(count), "r"(shared_address(arrivals))')
 _CP_ASYNC = ("cuda_pipeline_helpers.h", "")
+# Of cp.async that two branches share. The rung's other writes have lines: of sums, behind a barrier of the block.
+_CP_ASYNC_OF_NO_LINE = ("", "")
 
 
-def _of_sgemm(rungs: tuple[str, ...], write: tuple[str, str], edits: tuple[tuple[str, str], ...]) -> list[Known]:
+def _of_sgemm(
+    rungs: tuple[str, ...],
+    write: tuple[str, str],
+    edits: tuple[tuple[str, str], ...],
+    broken: tuple[tuple[str, str], ...],
+) -> list[Known]:
     return [
-        Known("racecheck", "sgemm", (rung,), (write, (f"{rung}.cu", f"float4*>(&{array}[")), _FOR_THE_WARP, edits)
+        Known(
+            "racecheck", "sgemm", (rung,), (write, (f"{rung}.cu", f"float4*>(&{array}[")), _FOR_THE_WARP, edits, broken
+        )
         for rung in rungs
         for array in ("a_from", "b_from")
     ]
@@ -91,10 +109,20 @@ KNOWN: tuple[Known, ...] = (
         ("16_split_k", "17_left_over_first", "18_any_pitch", "19_stream_k", "21_parts_in_memory"),
         _CP_ASYNC,
         _EVERY_LANE,
+        _UNSEEN_ARRIVALS,
     ),
-    *_of_sgemm(("22_packed", "23_half_packed"), _COPY, _EVERY_READER),
+    *_of_sgemm(("18_any_pitch",), _CP_ASYNC_OF_NO_LINE, _EVERY_LANE, _UNSEEN_ARRIVALS),
+    *_of_sgemm(("22_packed", "23_half_packed"), _COPY, _EVERY_READER, _UNSEEN_READERS),
     *(
-        Known("racecheck", family, (rung,), (_COPY, ("words.cuh", "const uint4*>(from)")), _BY_BYTES, _BARRIER)
+        Known(
+            "racecheck",
+            family,
+            (rung,),
+            (_COPY, ("words.cuh", "const uint4*>(from)")),
+            _BY_BYTES,
+            _BARRIER,
+            _UNSEEN_COPIES,
+        )
         for family, rung in (("softmax", "07_ring"), ("rmsnorm", "05_ring"), ("layernorm", "05_ring"))
     ),
 )
@@ -145,11 +173,15 @@ def _of_block(block: list[str]) -> Iterable[Finding]:
         second, count = _ACCESS.search(line), _HAZARDS.search(line)
         what = f"race: {first.group(1) if first else '?'} and {second.group(1) if second else '?'}"
         hazards = int(count.group(1)) if count else 0
-        yield Finding(what, (*_places(device[0]), *_places(line)), (device[0], line), hazards=hazards)
+        yield Finding(what, (_place(device[0]), _place(line)), (device[0], line), hazards=hazards)
 
 
 def _places(line: str) -> list[Place]:
     return [(file, int(number)) for file, number in _PLACE.findall(line)]
+
+
+def _place(line: str) -> Place:
+    return next(iter(_places(line)), NOWHERE)
 
 
 def source_line(family: str, file: str, number: int) -> str:
@@ -165,12 +197,15 @@ def known_of(
     finding: Finding, tool: str, family: str, rung: str, line_of: Callable[[str, str, int], str] = source_line
 ) -> Known | None:
     """The entry that names a finding, if there is one."""
+    step = _WRITE_TO_READ.get(finding.what)
+    if step is None:
+        return None
     for known in KNOWN:
         if (known.tool, known.family) != (tool, family) or rung not in known.rungs:
             continue
         if len(known.places) == len(finding.places) and all(
             file == want and text in line_of(family, file, number)
-            for (file, number), (want, text) in zip(finding.places, known.places, strict=True)
+            for (file, number), (want, text) in zip(finding.places[::step], known.places, strict=True)
         ):
             return known
     return None
