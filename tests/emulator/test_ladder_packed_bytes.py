@@ -110,8 +110,8 @@ def test_a_broken_twin_is_caught(old: str, new: str) -> None:
     assert not all(run(twin, of).passed for of in (TURNED, ODD, EDGES[3]))
 
 
-# The fastest of what an H200 timed: columns of a tile, stages, whether blocks stay, packs a thread, and the bytes that rows
-# begin at multiples of.
+# The fastest of what an H200 timed: columns of a tile, stages, whether blocks stay, packs a thread, and the bytes that
+# rows begin at multiples of.
 FASTEST = [
     ("igemm", sizes(257, 1000, 776), (64, 8, True, 1, 128)),
     ("igemm", sizes(1000, 1000, 1000), (64, 8, True, 1, 128)),

@@ -104,6 +104,28 @@ MEASURED: dict[tuple[int, int, int, int, str], dict[str, float]] = {
     (1, 100, 100, 101, "NT"): {
         "23_little": 1.72,
     },
+    (1, 256, 256, 255, "NT"): {
+        "23_little": 3.17,
+        "24_packed": 7.20,
+    },
+    (1, 512, 512, 511, "NT"): {
+        "24_packed": 7.95,
+        "23_little": 15.67,
+    },
+    (1, 17, 4096, 4095, "NT"): {
+        "23_little": 49.76,
+        "24_packed": 49.89,
+    },
+    (1, 1000, 1000, 1001, "NT"): {
+        "24_packed BN=64 STAGES=8": 13.90,
+        "24_packed BN=128 STAGES=6": 14.92,
+        "23_little": 92.91,
+    },
+    (1, 2047, 2049, 2055, "NT"): {
+        "24_packed BN=128 STAGES=6": 62.88,
+        "24_packed BN=256 STAGES=4": 72.32,
+        "01_strided": 1409.90,
+    },
     (1, 256, 256, 256, "NT"): {
         "21_split_k EARLY=1 AHEAD=4 ONCE=0": 1.84,
         "23_little": 3.84,
@@ -143,4 +165,30 @@ def test_what_no_tensor_map_has_is_no_slower_for_it() -> None:
     assert FAMILY.best(even, "float16", lambda least: runs_code(least, "sm_90")).name == "21_split_k"
     assert FAMILY.best(even, "float16", lambda least: runs_code(least, "sm_90"), address=8).name == "23_little"
     large = sizes(1, 4096, 4096, 4097, "NT")
-    assert FAMILY.best(large, "float16", lambda least: runs_code(least, "sm_90")).name == "01_strided"
+    assert FAMILY.best(large, "float16", lambda least: runs_code(least, "sm_90")).name == "24_packed"
+    assert FAMILY.best(large, "float16", lambda least: runs_code(least, "sm_80")).name == "01_strided"
+
+
+def even(extent: int) -> int:
+    """Elements of a packed row: long ones begin at lines of L2."""
+    return -(-extent // 64) * 64 if extent >= 512 else -(-extent // 8) * 8
+
+
+def test_packed_operands_take_no_more_memory_than_a_few_times_the_callers() -> None:
+    """32 MB more are allowed, of each. Some are batches of windows that overlap, or rows of a single element."""
+    windows = {"batch_a": 600, "ld_a": 600, "step_a": 1}
+    taken = set()
+    for of, has in (
+        (sizes(1, 4097, 4099, 4101, "NT"), 4097 * 4101),
+        (sizes(100, 20, 600, 599, "NN") | windows, 99 * 600 + 19 * 600 + 599),
+        (sizes(1000, 2000, 8, 599, "NN") | windows, 999 * 600 + 1999 * 600 + 599),
+        (sizes(1, 9_000_000, 9, 1, "NN"), 9_000_000),
+        (sizes(1, 900_000, 9, 1, "NN"), 900_000),
+    ):
+        packed = of["B"] * of["M"] * even(of["K"])
+        asked = FAMILY.rung("24_packed").is_meant_for(of, "float16", address=2)
+        assert asked == (packed <= 4 * has + 16_000_000), (of, packed, has)
+        taken.add(asked)
+    assert taken == {True, False}
+    thin = sizes(1, 4097, 40_000_000, 1, "NT") | {"step_b": 3}
+    assert not FAMILY.rung("24_packed").is_meant_for(thin, "float16", address=2)

@@ -192,7 +192,7 @@ class Rung:
         defines, flags: for the compiler.
         limits: by size. needs: in words, and an expression in the sizes and the defines that must not be zero.
         best_for: by size, where the rung is chosen when none is named. best_when: an expression in the sizes,
-            ``item_bytes`` and ``address`` (the arrays', or-ed) that must not be zero there, too.
+            ``item_bytes`` and ``address`` (the arrays', or-ed) that must not be zero there, too; or several: "x and y".
         align_bytes: what the addresses of its arrays have to be multiples of.
         kept: arrays of its own that stay from launch to launch, zero at first, see `workspaces`.
         sized: further defines, expressions in the sizes and ``item_bytes``: how a card should have it at sizes.
@@ -267,7 +267,7 @@ class Rung:
     def is_meant_for(self, sizes: Mapping[str, int], dtype: str, address: int = 0) -> bool:
         """Whether who names no rung should get this one, as far as its limits and the card allow."""
         names = {**sizes, "item_bytes": DTYPES[dtype].item_bytes, "address": address}
-        asked = not self.best_when or parse_once(self.best_when).evaluate_int(names) != 0
+        asked = not self.best_when or all(parse_once(one).evaluate_int(names) for one in self.best_when.split(" and "))
         return asked and all(limit.allows(sizes[name]) for name, limit in self.best_for.items())
 
     def misfit(self, sizes: Mapping[str, int]) -> str:

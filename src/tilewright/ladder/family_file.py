@@ -325,8 +325,8 @@ def _choices(part: _Part) -> tuple[Mapping[str, int], ...]:
 
 def _condition(part: _Part, key: str) -> str:
     text: str = part.get(key, str, "")
-    if text:
-        parse(text, Place(str(part.file), part.line(key)))
+    for one in text.split(" and ") if text else ():
+        parse(one, Place(str(part.file), part.line(key)))
     return text
 
 
