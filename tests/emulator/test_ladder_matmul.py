@@ -27,11 +27,9 @@ NUMBERS = {"alpha": 0.75, "beta": -1.5}  # neither is one that could be left out
 TILES = {
     "01_strided": {"TW_BM": 64, "TW_BN": 64},
     "02_cp_async": {"TW_BM": 64, "TW_BN": 64, "TW_STAGES": 4},
-    "20_persistent": {"TW_BN": 128, "TW_STAGES": 2, "TW_BLOCKS": 2, "TW_GROUP": 8, "TW_CLUSTER": 2, "TW_COME": 1,
-                      "TW_QUIT": 1},
+    "20_persistent": {"TW_BN": 128, "TW_STAGES": 2, "TW_BLOCKS": 2, "TW_GROUP": 8, "TW_CLUSTER": 2, "TW_COME": 1},
     "21_split_k": {"TW_BM": 64, "TW_BN": 48, "TW_STAGES": 2, "TW_PARTS": 2, "TW_SHARERS": 1, "TW_TOGETHER": 1,
-                   "TW_COME": 1, "TW_AHEAD": 1, "TW_ONCE": 1, "TW_EARLY": 1, "TW_PAIRS": 0,
-                   "TW_PIECES": 0},
+                   "TW_COME": 1, "TW_AHEAD": 1, "TW_ONCE": 1, "TW_PAIRS": 0, "TW_PIECES": 0},
     "22_direct": {"TW_GROUPS": 2, "TW_SIDE": 1, "TW_DEEP": 2, "TW_PARTS": 2, "TW_AHEAD": 32, "TW_RESIDENT": 1,
                   "TW_ONCE": 0},
     "23_little": {},

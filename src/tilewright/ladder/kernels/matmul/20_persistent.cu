@@ -16,7 +16,6 @@
 #define TW_GROUP 8
 #define TW_CLUSTER 2
 #define TW_COME 1
-#define TW_QUIT 1
 #define TW_DIRECT 0  // rows of the result are no whole pieces of 16 bytes: no tensor map has it
 #endif
 #ifndef TW_A_ALONG_M
@@ -38,7 +37,6 @@ constexpr int STAGES = TW_STAGES;
 constexpr int BLOCKS = TW_BLOCKS;
 constexpr int GROUP = TW_GROUP;
 constexpr bool COME = TW_COME;  // it comes while the grid before it ends, and lets the next one do so
-constexpr bool QUIT = TW_QUIT;  // a block ends once its stores were read: when they have arrived, the grid's end tells
 constexpr int THREADS = (1 + CONSUMERS) * 128;
 constexpr int A_BYTES = BM * BK * 2;
 constexpr int B_BYTES = BN * BK * 2;
@@ -234,13 +232,9 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
                 terms = next_terms;
             }
         }
-        if (!TW_DIRECT && thread == 0) {
-            if (QUIT) wait_until_read<0>();
-            else wait_for_stores();
-        }
+        if (!TW_DIRECT && thread == 0) wait_until_read<0>();  // when they have arrived, the grid's end tells
     }
     // Nobody leaves while the other may still arrive at its mbarriers, or send to its stages.
-    if (QUIT) cluster_arrive_relaxed();
-    else cluster_arrive();
+    cluster_arrive_relaxed();
     cluster_wait();
 }

@@ -19,7 +19,6 @@
 #define TW_COME 1
 #define TW_AHEAD 1
 #define TW_ONCE 1
-#define TW_EARLY 1
 #define TW_PAIRS 0
 #define TW_PIECES 0
 #endif
@@ -39,7 +38,6 @@ constexpr int TOGETHER = TW_TOGETHER;  // neighbours that begin at the same plac
 constexpr bool COME = TW_COME;   // the next grid's blocks may come while these work
 constexpr int AHEAD = TW_AHEAD;  // tiles of k whose part of b L2 fetches while the grid before still runs
 constexpr bool ONCE = TW_ONCE;   // b is more than L2 holds: its lines go first, and a's stay
-constexpr bool EARLY = TW_EARLY;  // biases are on their way before the sums are there
 constexpr bool PAIRS = TW_PAIRS;    // N is even: biases come two at once, and nothing waits for them before they are added
 constexpr bool PIECES = TW_PIECES;  // rows of the result are whole pieces of 16 bytes, and are stored so
 constexpr int BM = TW_BM;
@@ -167,12 +165,12 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
         const int band = warpgroup;  // of the tile's rows
         const int thread = threadIdx.x % 128;
         if (CLUSTER > 1) cluster_wait();
-        const auto biases_at = [&](int column) { return TW_BIAS ? two_of<PAIRS>(bias + column, 1, N - column) : 0; };
-        unsigned early[OWN_CHUNKS] = {};
+        unsigned biases[OWN_CHUNKS] = {};  // on their way before the sums are there
         #pragma unroll
-        for (int i = 0; EARLY && i < OWN_CHUNKS; ++i) {
-            early[i] = biases_at(first_column + (part * OWN_CHUNKS + i) * 8 + sum_column(threadIdx.x, 0));
-            asm volatile("" : "+r"(early[i]));  // here, not where they are added
+        for (int i = 0; TW_BIAS && i < OWN_CHUNKS; ++i) {
+            const int column = first_column + (part * OWN_CHUNKS + i) * 8 + sum_column(threadIdx.x, 0);
+            biases[i] = two_of<PAIRS>(bias + column, 1, N - column);
+            asm volatile("" : "+r"(biases[i]));  // here, not where they are added
         }
         float sums[BN / 2] = {};
         Turn<STAGES> turn;
@@ -234,10 +232,9 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
                 four[3] += more.w;
             }
             const int column = first_column + (part * OWN_CHUNKS + i) * 8 + sum_column(threadIdx.x, 0);
-            const unsigned biases = EARLY ? early[i] : biases_at(column);
             float* two = &values[PIECES ? i % 2 * 4 : 0];
-            finish_two(two, four, alpha, beta, added.at(row, column, M, N), biases);
-            finish_two(two + 2, four + 2, alpha, beta, added.at(row + 8, column, M, N), biases);
+            finish_two(two, four, alpha, beta, added.at(row, column, M, N), biases[i]);
+            finish_two(two + 2, four + 2, alpha, beta, added.at(row + 8, column, M, N), biases[i]);
             if constexpr (!PIECES) {
                 store_inside(y, row, column, M, N, two[0], two[1]);
                 store_inside(y, row + 8, column, M, N, two[2], two[3]);
