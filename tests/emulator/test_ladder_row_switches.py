@@ -59,6 +59,10 @@ CASES: list[tuple[str, str, str, dict[str, int], dict[str, int], Fill, tuple[str
         ("Exp::between(largest, state.largest)", "1.0f"),
     ),
     (
+        "softmax", "09", "bfloat16", {"WORKERS": 96, "PIECES": 3, "WIDTH": 8}, RAGGED, far,
+        ("make_float2(MINUS_INFINITY, 0.0f)", "make_float2(3e38f, 0.0f)"),
+    ),
+    (
         "layernorm", "08", "float16", {}, RAGGED, outlier,
         ("fmaxf(warp_sum(squares) - sum * sum * rate, 0.0f)", "warp_sum(squares)"),
     ),
@@ -67,7 +71,7 @@ CASES: list[tuple[str, str, str, dict[str, int], dict[str, int], Fill, tuple[str
         ("sum + pivot * rows.columns", "sum"),
     ),
     (
-        "layernorm", "07", "float32", {"WORKERS": 128, "PIECES": 4, "WIDTH": 4, "HELD": 0, "LATE": 1, "BLOCKS": 4},
+        "layernorm", "07", "float32", {"WORKERS": 160, "PIECES": 3, "WIDTH": 4, "HELD": 0, "LATE": 1, "BLOCKS": 3},
         RAGGED, plain, ("bias + first + column", "bias + first"),
     ),
     (
@@ -75,15 +79,15 @@ CASES: list[tuple[str, str, str, dict[str, int], dict[str, int], Fill, tuple[str
         RAGGED, plain, ("(x + first + i * WORKERS * ACROSS)", "(x + first)"),
     ),
     (
-        "rmsnorm", "07", "float32", {"WORKERS": 128, "PIECES": 4, "WIDTH": 4, "HELD": 0, "LATE": 1, "BLOCKS": 4},
+        "rmsnorm", "07", "float32", {"WORKERS": 160, "PIECES": 3, "WIDTH": 4, "HELD": 0, "LATE": 1, "BLOCKS": 3},
         RAGGED, plain, ("first + i * WORKERS * ACROSS", "first"),
     ),
     (
-        "add_rmsnorm", "05", "float32", {"WORKERS": 128, "PIECES": 4, "WIDTH": 4, "HELD": 0, "LATE": 1, "BLOCKS": 4},
+        "add_rmsnorm", "05", "float32", {"WORKERS": 160, "PIECES": 3, "WIDTH": 4, "HELD": 0, "LATE": 1, "BLOCKS": 3},
         RAGGED, plain, ("first + i * WORKERS * ACROSS", "first"),
     ),
     (
-        "add_layernorm", "05", "float32", {"WORKERS": 128, "PIECES": 4, "WIDTH": 4, "HELD": 0, "LATE": 1, "BLOCKS": 4},
+        "add_layernorm", "05", "float32", {"WORKERS": 160, "PIECES": 3, "WIDTH": 4, "HELD": 0, "LATE": 1, "BLOCKS": 3},
         RAGGED, plain, ("bias + first + column", "bias + first"),
     ),
 ]  # fmt: skip

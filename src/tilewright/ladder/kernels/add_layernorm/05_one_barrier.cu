@@ -9,7 +9,7 @@
 #include "share.cuh"
 
 #ifndef WORKERS
-#define WORKERS 128              // threads of a row: a power of two
+#define WORKERS 128              // threads of a row: whole warps
 #define PIECES 4                 // accesses of a thread
 #define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
 #define HELD 1                   // 0: where they do not, no register is kept for them
@@ -20,7 +20,7 @@
 #ifndef BLOCKS
 #define BLOCKS 1  // of an SM, at least
 #endif
-constexpr int WARPS = WORKERS / 32;
+constexpr int WARPS = WORKERS / 32, SLOTS = power_of_two_from(WARPS);
 static_assert(WORKERS % 32 == 0, "whole warps");
 
 // Elements of the row that a warp has.
@@ -69,9 +69,9 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* residual, co
     }
     squares = warp_sum(squares);
     const float4 state = met(states, make_float4(elements, sum, own_mean, squares));
-    const float mean = group_sum<WARPS>(state.y) * rate;
+    const float mean = group_sum<SLOTS>(state.y) * rate;
     const float apart = state.z - mean;
-    const float square = group_sum<WARPS>(state.w + (state.x > 0.0f ? apart * apart * state.x : 0.0f));
+    const float square = group_sum<SLOTS>(state.w + (state.x > 0.0f ? apart * apart * state.x : 0.0f));
     const float scale = rsqrtf(square * rate + epsilon);
 
     #pragma unroll

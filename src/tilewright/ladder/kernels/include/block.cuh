@@ -32,13 +32,17 @@ __device__ __forceinline__ float block_max(float value, float (&partial)[WARPS])
     return value;
 }
 
-// What each warp knows, for all to merge: lane i gets what warp i % WARPS brought, a power of two of them. One barrier;
-// `states` is of this call alone.
+__device__ constexpr int power_of_two_from(int count) { return count <= 1 ? 1 : 2 * power_of_two_from((count + 1) / 2); }
+
+// What each warp knows, for all to merge: lane i gets what warp i modulo the power of two from WARPS on brought, `blank`
+// where there is none. One barrier; `states` is of this call alone.
 template <int WARPS, typename S>
-__device__ __forceinline__ S met(S (&states)[WARPS], const S& own) {
-    static_assert(WARPS <= 32 && (WARPS & (WARPS - 1)) == 0, "a warp reads one state a lane");
+__device__ __forceinline__ S met(S (&states)[WARPS], const S& own, const S& blank = {}) {
+    static_assert(WARPS <= 32, "a warp reads one state a lane");
+    constexpr int SLOTS = power_of_two_from(WARPS);
     if constexpr (WARPS == 1) return own;
     if (threadIdx.x % 32 == 0) states[threadIdx.x / 32] = own;
     __syncthreads();
-    return states[threadIdx.x % WARPS];
+    const int slot = threadIdx.x % SLOTS;
+    return slot < WARPS ? states[slot] : blank;
 }

@@ -11,10 +11,19 @@ struct Bits {
     unsigned at[(ACROSS * TW_T_BYTES + 3) / 4];
 };
 
-template <int ACROSS>
+// LEAVES: 1, where it leaves L1 last; 2, where it leaves it first.
+template <int ACROSS, int LEAVES = 0>
 __device__ __forceinline__ Bits<ACROSS> load_bits(const TW_T* from) {
     Bits<ACROSS> bits;
-    if constexpr (ACROSS * TW_T_BYTES == 16) {
+    if constexpr (ACROSS * TW_T_BYTES == 16 && LEAVES == 1) {
+        asm("ld.global.nc.L1::evict_last.v4.u32 {%0, %1, %2, %3}, [%4];"
+            : "=r"(bits.at[0]), "=r"(bits.at[1]), "=r"(bits.at[2]), "=r"(bits.at[3])
+            : "l"(from));
+    } else if constexpr (ACROSS * TW_T_BYTES == 16 && LEAVES == 2) {
+        asm volatile("ld.global.L1::evict_first.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(bits.at[0]), "=r"(bits.at[1]), "=r"(bits.at[2]), "=r"(bits.at[3])
+                     : "l"(from));
+    } else if constexpr (ACROSS * TW_T_BYTES == 16) {
         const uint4 words = __ldg(reinterpret_cast<const uint4*>(from));
         bits.at[0] = words.x;
         bits.at[1] = words.y;

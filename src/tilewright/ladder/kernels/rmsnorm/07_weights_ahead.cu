@@ -8,7 +8,7 @@
 #include "share.cuh"
 
 #ifndef WORKERS
-#define WORKERS 128              // threads of a row: a power of two
+#define WORKERS 128              // threads of a row: whole warps
 #define PIECES 4                 // accesses of a thread
 #define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
 #define HELD 1                   // 0: where they do not, no register is kept for them
@@ -20,7 +20,7 @@
 #ifndef BLOCKS
 #define BLOCKS 1  // of an SM, at least
 #endif
-constexpr int WARPS = WORKERS / 32;
+constexpr int WARPS = WORKERS / 32, SLOTS = power_of_two_from(WARPS);
 static_assert(WORKERS % 32 == 0, "whole warps");
 
 template <int ACROSS, int OWNED>
@@ -38,7 +38,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, TW_T
     for (int i = 0; i < OWNED; ++i)
         #pragma unroll
         for (int j = 0; j < ACROSS; ++j) squares += values[i][j] * values[i][j];
-    const float sum = group_sum<WARPS>(met(sums, warp_sum(squares)));
+    const float sum = group_sum<SLOTS>(met(sums, warp_sum(squares)));
     const float scale = rsqrtf(sum * rate + epsilon);
     #pragma unroll
     for (int i = 0; i < OWNED; ++i) {

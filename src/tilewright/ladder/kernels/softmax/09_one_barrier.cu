@@ -10,7 +10,7 @@
 #include "share.cuh"
 
 #ifndef WORKERS
-#define WORKERS 128              // threads of a row: a power of two
+#define WORKERS 128              // threads of a row: whole warps
 #define PIECES 4                 // accesses of a thread
 #define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
 #define MANY 0                   // 1: more rows than are at work at once, in packs: what the others follow from
@@ -18,7 +18,7 @@
 #ifndef BLOCKS
 #define BLOCKS 1  // of an SM, at least
 #endif
-constexpr int WARPS = WORKERS / 32;
+constexpr int WARPS = WORKERS / 32, SLOTS = power_of_two_from(WARPS);
 static_assert(WORKERS % 32 == 0, "whole warps");
 
 template <int ACROSS, int OWNED>
@@ -46,9 +46,9 @@ __device__ __forceinline__ void make_row(const TW_T* x, TW_T* y, int C) {
             sum += values[i][j];
         }
     sum = warp_sum(sum);
-    const float2 state = met(states, make_float2(largest, sum));
-    const float row_base = finite_base(group_max<WARPS>(state.x));
-    sum = group_sum<WARPS>(state.y * exponential(state.x - row_base));
+    const float2 state = met(states, make_float2(largest, sum), make_float2(MINUS_INFINITY, 0.0f));
+    const float row_base = finite_base(group_max<SLOTS>(state.x));
+    sum = group_sum<SLOTS>(state.y * exponential(state.x - row_base));
     const float scale = exponential(largest - row_base) * reciprocal(sum);
 
     #pragma unroll
