@@ -63,8 +63,8 @@ class Known:
 
 _FOR_THE_WARP = (
     "Lane 0 arrives for its warp: __syncwarp() orders what the other lanes did (copies that landed, by wait_group; "
-    "reads) before its mbarrier.arrive.release, and whoever waits acquires the phase. Of a warp that has converged the "
-    "machine code has a NOP there, which is no order to the tool."
+    "reads) before its mbarrier.arrive.release, and whoever waits acquires the phase. The tool takes the arrival for "
+    "that of lane 0 alone, be the __syncwarp() a WARPSYNC in the machine code or, of a warp that has converged, a NOP."
 )
 _EVERY_LANE = (
     ("if (lane == 0) arrive(landed);", "arrive(landed);"),
@@ -83,9 +83,10 @@ _BARRIER = (("if (worker == 0) ring.fill(stage,", "__syncthreads(); if (worker =
 _UNSEEN_ARRIVALS = (("wait_for(landed, phase);", ""),)
 _UNSEEN_READERS = (("if (number >= STAGES) wait_for(&ring->empty[stage], number / STAGES - 1 & 1);", ""),)
 _UNSEEN_COPIES = (("wait_for(&arrivals[stage], phase);", ""),)
+# The line that NVRTC 13.0 gives the statement; with 13.5 it is the statement's first.
 _COPY = ("tma.cuh", '"l"(from), "r"(count), "r"(shared_address(arrivals))')
 _CP_ASYNC = ("cuda_pipeline_helpers.h", "")
-# Of cp.async that two branches share. The rung's other writes have lines: of sums, behind a barrier of the block.
+# Of two cp.async the tool tells no line: at their offsets the code that NVRTC 13.0 makes has LDGSTS.
 _CP_ASYNC_OF_NO_LINE = ("", "")
 
 
