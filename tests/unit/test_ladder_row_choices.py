@@ -1,0 +1,131 @@
+"""What families of rows choose at sizes whose candidates an H200 has timed: the fastest, or one within 1 % of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.ladder.family import Rung, load_family
+from tilewright.ladder.launching import runs_code
+
+# (family, element type, rows, columns): microseconds of the rung and the defines that were asked for
+# (benchmarks/ladder_trial.py, 2026-12-01, medians), the fastest few.
+MEASURED = {
+    ("softmax", "bfloat16", 2048, 65536): {
+        "12_powers_ahead CLUSTER=2 WORKERS=512 PACKS=8 STAGES=2 CLUSTERS=64": 142.48,
+        "07_ring CLUSTER=2 WORKERS=512 PACKS=8 STAGES=2 CLUSTERS=64": 143.82,
+        "12_powers_ahead CLUSTER=4 WORKERS=256 PACKS=8 STAGES=3 CLUSTERS=60": 143.86,
+        "12_powers_ahead CLUSTER=2 WORKERS=512 PACKS=8 STAGES=3 CLUSTERS=64": 144.40,
+    },
+    ("softmax", "bfloat16", 1024, 131072): {
+        "12_powers_ahead CLUSTER=4 WORKERS=512 PACKS=8 STAGES=2 CLUSTERS=30": 140.54,
+        "12_powers_ahead CLUSTER=4 WORKERS=512 PACKS=8 STAGES=3 CLUSTERS=30": 141.73,
+        "12_powers_ahead CLUSTER=8 WORKERS=512 PACKS=4 STAGES=4 CLUSTERS=15": 143.49,
+        "07_ring": 144.54,
+    },
+    ("softmax", "bfloat16", 4096, 32768): {
+        "04_registers": 139.36,
+        "12_powers_ahead CLUSTER=1 WORKERS=512 PACKS=8 STAGES=3 CLUSTERS=128": 140.99,
+        "12_powers_ahead CLUSTER=2 WORKERS=256 PACKS=8 STAGES=3 CLUSTERS=128": 142.51,
+    },
+    ("softmax", "bfloat16", 30000, 3000): {
+        "09_one_barrier WORKERS=128 PIECES=3": 89.38,
+        "09_one_barrier WORKERS=256 PIECES=2": 106.50,
+    },
+    ("layernorm", "float32", 65536, 4096): {
+        "07_one_barrier WORKERS=512 PIECES=2 LATE=1 AGAIN=1 BLOCKS=4": 514.24,
+        "07_one_barrier WORKERS=256 AGAIN=0": 519.20,
+        "07_one_barrier WORKERS=512 PIECES=2 LATE=1 AGAIN=1 BLOCKS=3": 536.32,
+        "07_one_barrier LATE=1 AGAIN=1 BLOCKS=6": 549.36,
+    },
+    ("layernorm", "float32", 2048, 32768): {
+        "08_told_ahead CLUSTER=2 WORKERS=512 PACKS=8 STAGES=3 CLUSTERS=64": 138.94,
+        "05_ring": 141.22,
+    },
+    ("layernorm", "bfloat16", 32768, 4096): {
+        "07_one_barrier LATE=1 BLOCKS=8": 134.42,
+        "07_one_barrier LATE=0": 135.70,
+        "07_one_barrier LATE=1 WORKERS=256 PIECES=2 BLOCKS=5": 136.48,
+    },
+    ("layernorm", "bfloat16", 4096, 12288): {
+        "07_one_barrier BLOCKS=3": 54.40,
+        "03_registers": 56.35,
+        "07_one_barrier BLOCKS=2": 59.55,
+    },
+    ("layernorm", "bfloat16", 512, 262144): {
+        "08_told_ahead CLUSTER=8 WORKERS=512 PACKS=8 STAGES=3 CLUSTERS=15": 142.75,
+        "05_ring": 260.75,
+    },
+    ("rmsnorm", "bfloat16", 4096, 32768): {
+        "08_told_ahead CLUSTER=1 WORKERS=512 PACKS=8 STAGES=3 CLUSTERS=128": 137.58,
+        "03_registers": 140.90,
+    },
+    ("rmsnorm", "float32", 4096, 16384): {
+        "07_weights_ahead WORKERS=512 PIECES=8 LATE=1 BLOCKS=2": 134.27,
+        "03_registers": 139.74,
+    },
+    ("rmsnorm", "float32", 30000, 3000): {
+        "07_weights_ahead WORKERS=256 PIECES=3": 176.54,
+        "07_weights_ahead WORKERS=512 PIECES=2": 238.18,
+    },
+    ("rmsnorm", "float32", 2048, 32768): {
+        "08_told_ahead CLUSTER=2 WORKERS=512 PACKS=8 STAGES=3 CLUSTERS=64": 137.22,
+        "03_registers": 138.21,
+    },
+    ("add_layernorm", "bfloat16", 4096, 12288): {
+        "05_one_barrier WORKERS=512 PIECES=3 LATE=1 BLOCKS=2": 103.10,
+        "05_one_barrier LATE=1": 114.61,
+        "05_one_barrier WORKERS=1024": 115.46,
+    },
+    ("add_layernorm", "bfloat16", 4096, 16384): {
+        "05_one_barrier WORKERS=512 PIECES=4 LATE=1 BLOCKS=2": 135.97,
+        "05_one_barrier WORKERS=1024": 138.66,
+    },
+    ("add_rmsnorm", "bfloat16", 4096, 12288): {
+        "05_weights_ahead WORKERS=512 PIECES=3 LATE=1 BLOCKS=2": 102.18,
+        "05_weights_ahead LATE=1": 107.71,
+        "05_weights_ahead WORKERS=1024": 108.42,
+    },
+    ("add_rmsnorm", "float32", 4096, 12288): {
+        "05_weights_ahead WORKERS=512 PIECES=6 LATE=1 BLOCKS=2": 199.97,
+        "02_fused": 202.03,
+    },
+}
+
+
+def is_that(rung: Rung, candidate: str) -> bool:
+    """Whether a rung at sizes is a candidate, as far as its name goes."""
+    name, *defines = candidate.split()
+    asked = dict(each.split("=") for each in defines)
+    return rung.name == name and all(str(rung.defines.get(key, 0)) == value for key, value in asked.items())
+
+
+@pytest.mark.parametrize("case", MEASURED, ids=lambda case: "-".join(map(str, case)))
+def test_the_choice_is_the_fastest_that_was_measured(case: tuple[str, str, int, int]) -> None:
+    family, dtype, rows, columns = case
+    sizes = {"R": rows, "C": columns, "ld_x": columns}
+    found = load_family(family).best(sizes, dtype, lambda least: runs_code(least, "sm_90a"))
+    told = MEASURED[case]
+    chosen = [us for candidate, us in told.items() if is_that(found, candidate)]
+    assert chosen, (found.name, found.defines)
+    assert min(chosen) <= 1.01 * min(told.values()), (found.name, found.defines)
+
+
+@pytest.mark.parametrize("family", ["softmax", "rmsnorm", "layernorm", "add_rmsnorm", "add_layernorm"])
+def test_choices_are_whole_warps_that_hold_the_row(family: str) -> None:
+    loaded = load_family(family)
+    for dtype in ("float32", "bfloat16"):
+        for rows in (1, 264, 265, 5000):
+            for columns in (*range(513, 16384, 137), 4096, 8192, 12288, 16384, 40000, 65536, 131072):
+                sizes = {"R": rows, "C": columns, "ld_x": columns}
+                found = loaded.best(sizes, dtype, lambda least: runs_code(least, "sm_90a"))
+                defines = found.defines
+                if "PIECES" not in defines or "WORKERS" not in defines:
+                    continue
+                width = defines.get("WIDTH", 2)  # words of two elements
+                assert defines["WORKERS"] % 32 == 0
+                assert defines["WORKERS"] <= 1024
+                assert defines["WORKERS"] * defines["PIECES"] * width >= columns
+                assert (defines["PIECES"] - 1) * defines["WORKERS"] * width < columns
+                assert defines.get("HELD", 0) in (0, 1)
+                assert defines.get("LATE", 0) in (0, 1)
+                assert defines["WORKERS"] * defines.get("BLOCKS", 1) <= 2048
