@@ -22,11 +22,13 @@ EDGES = [
     {"M": 129, "N": 130, "K": 66, "ld_a": 67, "ld_b": 130},
 ]
 
+SHIPPED = {"TW_ALIGN": 16, "TW_PACKS": 4, "TW_COME": 0}
+
 
 def built(old: str = "", new: str = "", **defines: int) -> CompiledRung:
     text = RUNG.file.read_text("utf-8")
     assert old in text
-    spec = rung_spec(FAMILY, replace(RUNG, defines={**RUNG.defines, **defines}), "bfloat16")
+    spec = rung_spec(FAMILY, replace(RUNG, defines={**RUNG.defines, **SHIPPED, **defines}), "bfloat16")
     return compile_rung(spec, Settings.from_environment(), text=text.replace(old, new) if old else None)
 
 
@@ -37,7 +39,7 @@ def test_rows_may_begin_anywhere(sizes: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("choice", RUNG.choices, ids=lambda choice: str(choice["TW_BN"]))
 def test_tiles_of_a_card_are_right_and_spill_nothing(choice: dict[str, int]) -> None:
-    compiled = built(**choice)
+    compiled = built(**choice, TW_ALIGN=128, TW_PACKS=1, TW_COME=1)
     assert compiled.spill_bytes == 0
     sizes = {"M": 140, "N": 265, "K": 601, "ld_a": 603, "ld_b": 265}
     assert run_emulated(compiled, operation(FAMILY, "bfloat16", sizes)).message == ""
@@ -59,7 +61,7 @@ def test_the_tile_is_the_one_whose_rounds_are_full() -> None:
         ("read[4] = shift ? __ldg(whole + 4) : 0", "read[4] = 0"),
         ("column + 8 < columns;", "true;"),  # reads what is behind a row: another row's, or nothing's
         ("column + w * 2 < columns ?", "true ?"),
-        ("(b_rows)[at - all_a]", "(b_rows)[at - all_a + (at == all_a)]"),
+        ("at % of_a] = packs[i]", "at % of_a + (at == of_a)] = packs[i]"),
         ("wait_for(&stages.full[turn.stage], turn.phase);", ""),
         ("if (threadIdx.x % 128 == 0) arrive(&stages.empty[before]);", ""),
     ],

@@ -169,7 +169,7 @@ def test_a_rung_of_another_card_is_not_run_and_none_that_failed(card: dict[str, 
 def test_a_rung_that_chooses_by_its_cost_alone_is_timed_with_what_it_chose(
     card: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `hgemm/32_packed`: it has choices, and nothing that is `sized`. The file's own defines are the emulator's."""
+    """It has choices, and nothing that is `sized`. The file's own defines are the emulator's."""
     family = small_transpose()
     rung = replace(family.rungs[1], choices=({"TW_OF": 8}, {"TW_OF": 4}), cost={"work": "TW_OF * N"}, sized={})
     seen = []

@@ -11,6 +11,11 @@
 #define TW_BN 64
 #define TW_STAGES 2
 #endif
+#ifndef TW_ALIGN
+#define TW_ALIGN 16
+#define TW_PACKS 4
+#define TW_COME 0
+#endif
 constexpr int CONSUMERS = 2;  // warpgroups
 constexpr int BM = CONSUMERS * 64;
 constexpr int BN = TW_BN;
@@ -22,8 +27,9 @@ constexpr int A_BYTES = BM * BK * 2;
 constexpr int B_BYTES = BN * BK * 2;
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + 1024;
-constexpr int PACKERS = 256;  // threads of a block of the first kernel
-constexpr int PACKS = 4;      // of 16 bytes, a thread
+constexpr int PACKERS = 256;         // threads of a block of the first kernel
+constexpr int PACKS = TW_PACKS;      // of 16 bytes, a thread
+constexpr int ALIGN = TW_ALIGN / 2;  // elements: packed rows begin at multiples of so many, 64 of them are a line of L2
 
 // Eight elements of a row of so many, from `column` on; zeros behind its end.
 __device__ __forceinline__ uint4 eight_of(const TW_T* row, int column, int columns) {
@@ -59,7 +65,10 @@ pack(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ 
     const unsigned of_b = (N + 7) / 8;
     const unsigned all_a = M * of_a;
     const unsigned all = all_a + K * of_b;
+    const unsigned pitch_a = (K + ALIGN - 1) / ALIGN * (ALIGN / 8);  // of what is written, in packs
+    const unsigned pitch_b = (N + ALIGN - 1) / ALIGN * (ALIGN / 8);
     wait_for_previous_grid();
+    if (TW_COME) let_next_grid_come();
     uint4 packs[PACKS];
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
@@ -73,9 +82,9 @@ pack(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ 
     for (int i = 0; i < PACKS; ++i) {
         const unsigned at = (blockIdx.x * PACKS + i) * PACKERS + threadIdx.x;
         if (at < all_a)
-            reinterpret_cast<uint4*>(a_rows)[at] = packs[i];
+            reinterpret_cast<uint4*>(a_rows)[at / of_a * pitch_a + at % of_a] = packs[i];
         else if (at < all)
-            reinterpret_cast<uint4*>(b_rows)[at - all_a] = packs[i];
+            reinterpret_cast<uint4*>(b_rows)[(at - all_a) / of_b * pitch_b + (at - all_a) % of_b] = packs[i];
     }
 }
 

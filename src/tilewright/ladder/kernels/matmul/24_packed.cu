@@ -12,6 +12,9 @@
 #define TW_BN 64
 #define TW_STAGES 2
 #endif
+#ifndef TW_PACKS
+#define TW_PACKS 4
+#endif
 #ifndef TW_A_ALONG_M
 #define TW_A_ALONG_M 0  // rows of a_rows are along m, not along k
 #define TW_B_ALONG_K 0  // along k, not along n
@@ -37,8 +40,8 @@ constexpr int B_BOXES = TW_B_ALONG_K ? 1 : BN / WIDE;
 constexpr int A_BYTES = BM * BK * 2;
 constexpr int STAGE_BYTES = A_BYTES + BN * BK * 2;
 constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + 1024;
-constexpr int PACKERS = 256;  // threads of a block of the first kernel
-constexpr int PACKS = 4;      // of 16 bytes, a thread
+constexpr int PACKERS = 256;     // threads of a block of the first kernel
+constexpr int PACKS = TW_PACKS;  // of 16 bytes, a thread
 
 // Eight elements of a row of so many, from `column` on; zeros behind its end.
 __device__ __forceinline__ uint4 eight_of(const TW_T* row, long long step, int column, int columns) {
