@@ -154,12 +154,17 @@ def test_what_no_tensor_map_has_is_packed_as_it_lies(of: dict[str, int]) -> None
 
 @pytest.mark.parametrize(
     ("layout", "columns", "more"),
-    [("NT", 200, {"TW_PARTS": 1, "TW_SHARERS": 2}), ("TN", 72, {"TW_PARTS": 2, "TW_SHARERS": 2, "TW_STAGES": 3})],
+    [
+        ("NT", 200, {"TW_PARTS": 1, "TW_SHARERS": 2}),
+        ("TN", 72, {"TW_PARTS": 2, "TW_SHARERS": 2, "TW_STAGES": 3}),
+        ("NT", 200, {"TW_PARTS": 2, "TW_BN": 160}),
+    ],
 )
 def test_neighbours_share_a_and_rows_are_stored_in_pieces(layout: str, columns: int, more: dict[str, int]) -> None:
-    """Eight lanes have a row of 64 results, or four one of 32; of the last cluster a tile lies beyond the columns."""
+    """Eight lanes have a row of 64 results, or four one of 32, or ten pieces are one of 80; a last tile is empty."""
     of = sizes(layout, (2, 70, columns, 136), 1, 1, 0)
-    assert run("21_split_k", of, "bfloat16", attempt=1, TW_BN=64, TW_PAIRS=1, TW_PIECES=1, **more).message == ""
+    tiles = {"TW_BN": 64, "TW_PAIRS": 1, "TW_PIECES": 1, **more}
+    assert run("21_split_k", of, "bfloat16", 1, "", "", **tiles).message == ""
 
 
 @pytest.mark.parametrize(("m", "parts", "side", "deep"), [(16, 4, 2, 3), (32, 1, 1, 4)])
@@ -237,6 +242,7 @@ WIDER = {"TW_BN": 128, "TW_PARTS": 1}  # a warpgroup's results lie where another
         (FOUR_TOGETHER, "p * SHARERS + sharer", "p"),
         (FOUR_TOGETHER, "(piece ^ line % 8) * 16", "piece * 16"),
         (WIDER, "sync_warpgroups<CONSUMERS>(1);", ";"),
+        ({"TW_BN": 48, "TW_PARTS": 1}, "box * 8 + piece < OWN_CHUNKS && ", ""),
     ],
 )
 def test_a_broken_twin_of_neighbours_is_caught(more: dict[str, int], old: str, new: str) -> None:

@@ -65,7 +65,7 @@ constexpr int LANES = PIECES && OWN_CHUNKS == 4 ? 4 : 8;
 constexpr int OUT_BYTES = (OWN_CHUNKS + 7) / 8 * BOX_BYTES;  // of a warpgroup
 static_assert(CHUNKS % PARTS == 0 && BN % 16 == 0, "each part adds up as many columns");
 static_assert(A_BOX_ROWS % 8 == 0, "blocks bring whole patterns of the swizzle");
-static_assert(!PIECES || OWN_CHUNKS % LANES == 0, "lanes have whole rows");
+static_assert(!PIECES || OWN_CHUNKS % 2 == 0, "two chunks are one matrix of 16 columns");
 static_assert(!PIECES || CONSUMERS * OUT_BYTES <= STAGES * STAGE_BYTES, "results take the place of tiles");
 
 extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(THREADS, 1)
@@ -256,7 +256,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
                     const int column = first_column + (part * OWN_CHUNKS + box * 8 + piece) * 8;
                     const int at = box * BOX_BYTES + line * 128 + (piece ^ line % 8) * 16;
                     const uint4 eight = *reinterpret_cast<const uint4*>(out + at);
-                    if (to_row < M && column < N)
+                    if (box * 8 + piece < OWN_CHUNKS && to_row < M && column < N)
                         *reinterpret_cast<uint4*>(y + (long long)to_row * N + column) = eight;
                 }
             }
