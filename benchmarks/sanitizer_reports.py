@@ -49,7 +49,7 @@ class Known:
         places: the write's, the read's: (file, what its line says; "" for a file that is not here, or for no line).
         why: the argument. edits: of the rung's source (what is there, what is there instead, on the same line): with
             an order that the tool follows, the findings have to be gone.
-        broken: more edits, which take a wait out: with them, the tool has to find races.
+        broken: more edits, with which there is a race: the tool has to find it.
     """
 
     tool: str
@@ -80,9 +80,10 @@ _BY_BYTES = (
     "is over. The tool follows arrivals, not the bytes of stores."
 )
 _BARRIER = (("if (worker == 0) ring.fill(stage,", "__syncthreads(); if (worker == 0) ring.fill(stage,"),)
-_UNSEEN_ARRIVALS = (("wait_for(landed, phase);", ""),)
-_UNSEEN_READERS = (("if (number >= STAGES) wait_for(&ring->empty[stage], number / STAGES - 1 & 1);", ""),)
-_UNSEEN_COPIES = (("wait_for(&arrivals[stage], phase);", ""),)
+# Races that leave nobody waiting for ever.
+_NO_WAIT = (("wait_for(landed, phase);", ""),)
+_TOO_SOON = (("if (k == BK - 1) {", "if (k == 0) {"),)
+_NO_WAIT_FOR_COPIES = (("wait_for(&arrivals[stage], phase);", ""),)
 # The line that NVRTC 13.0 gives the statement; with 13.5 it is the statement's first.
 _COPY = ("tma.cuh", '"l"(from), "r"(count), "r"(shared_address(arrivals))')
 _CP_ASYNC = ("cuda_pipeline_helpers.h", "")
@@ -110,10 +111,10 @@ KNOWN: tuple[Known, ...] = (
         ("16_split_k", "17_left_over_first", "18_any_pitch", "19_stream_k", "21_parts_in_memory"),
         _CP_ASYNC,
         _EVERY_LANE,
-        _UNSEEN_ARRIVALS,
+        _NO_WAIT,
     ),
-    *_of_sgemm(("18_any_pitch",), _CP_ASYNC_OF_NO_LINE, _EVERY_LANE, _UNSEEN_ARRIVALS),
-    *_of_sgemm(("22_packed", "23_half_packed"), _COPY, _EVERY_READER, _UNSEEN_READERS),
+    *_of_sgemm(("18_any_pitch",), _CP_ASYNC_OF_NO_LINE, _EVERY_LANE, _NO_WAIT),
+    *_of_sgemm(("22_packed", "23_half_packed"), _COPY, _EVERY_READER, _TOO_SOON),
     *(
         Known(
             "racecheck",
@@ -122,7 +123,7 @@ KNOWN: tuple[Known, ...] = (
             (_COPY, ("words.cuh", "const uint4*>(from)")),
             _BY_BYTES,
             _BARRIER,
-            _UNSEEN_COPIES,
+            _NO_WAIT_FOR_COPIES,
         )
         for family, rung in (("softmax", "07_ring"), ("rmsnorm", "05_ring"), ("layernorm", "05_ring"))
     ),
