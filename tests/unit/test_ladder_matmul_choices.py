@@ -10,7 +10,8 @@ from tilewright.ladder.launching import runs_code
 FAMILY = load_family("matmul")
 
 # (batches, M, N, K, layout): microseconds of the rung and the defines that were asked for (benchmarks/ladder_trial.py,
-# 2026-11-30 and 12-01, bfloat16, rows without gaps, a bias unless it is a batch). What was shipped before is left out: all lost.
+# 2026-11-30 and 12-01, bfloat16, rows without gaps, a bias unless it is a batch). What was shipped before is left out: all
+# lost.
 MEASURED: dict[tuple[int, int, int, int, str], dict[str, float]] = {
     (1, 1, 14336, 4096, "NT"): {
         "22_direct PARTS=1 SIDE=2 DEEP=4 AHEAD=128 ONCE=1": 39.57,
