@@ -22,7 +22,7 @@ EDGES = [
     {"M": 129, "N": 130, "K": 66, "ld_a": 67, "ld_b": 130},
 ]
 
-SHIPPED = {"TW_ALIGN": 16, "TW_PACKS": 4, "TW_COME": 0}
+SHIPPED = {"TW_ALIGN": 16, "TW_PACKS": 4, "TW_COME": 0, "TW_CLUSTER": 1}
 
 
 def built(old: str = "", new: str = "", **defines: int) -> CompiledRung:
@@ -39,7 +39,7 @@ def test_rows_may_begin_anywhere(sizes: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("choice", RUNG.choices, ids=lambda choice: str(choice["TW_BN"]))
 def test_tiles_of_a_card_are_right_and_spill_nothing(choice: dict[str, int]) -> None:
-    compiled = built(**choice, TW_ALIGN=128, TW_PACKS=1, TW_COME=1)
+    compiled = built(**choice, TW_ALIGN=128, TW_PACKS=1, TW_COME=1, TW_CLUSTER=1 + (choice["TW_BN"] > 64))
     assert compiled.spill_bytes == 0
     sizes = {"M": 140, "N": 265, "K": 601, "ld_a": 603, "ld_b": 265}
     assert run_emulated(compiled, operation(FAMILY, "bfloat16", sizes)).message == ""
@@ -63,7 +63,7 @@ def test_the_tile_is_the_one_whose_rounds_are_full() -> None:
         ("column + w * 2 < columns ?", "true ?"),
         ("at % of_a] = packs[i]", "at % of_a + (at == of_a)] = packs[i]"),
         ("wait_for(&stages.full[turn.stage], turn.phase);", ""),
-        ("if (threadIdx.x % 128 == 0) arrive(&stages.empty[before]);", ""),
+        ("tell(stages.empty[before]);", ""),
     ],
 )
 def test_a_broken_twin_is_caught(old: str, new: str) -> None:
