@@ -22,7 +22,7 @@ EDGES = [
     {"M": 129, "N": 130, "K": 66, "ld_a": 67, "ld_b": 130},
 ]
 
-SHIPPED = {"TW_ALIGN": 16, "TW_PACKS": 4, "TW_COME": 0, "TW_CLUSTER": 1}
+SHIPPED = {"TW_ALIGN": 16, "TW_PACKS": 2}
 
 
 def built(old: str = "", new: str = "", **defines: int) -> CompiledRung:
@@ -39,9 +39,9 @@ def test_rows_may_begin_anywhere(sizes: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("choice", RUNG.choices, ids=lambda choice: str(choice["TW_BN"]))
 def test_tiles_of_a_card_are_right_and_spill_nothing(choice: dict[str, int]) -> None:
-    compiled = built(**choice, TW_ALIGN=128, TW_PACKS=1, TW_COME=1, TW_CLUSTER=1 + (choice["TW_BN"] > 64))
+    compiled = built(**choice, TW_ALIGN=128, TW_PACKS=1)
     assert compiled.spill_bytes == 0
-    sizes = {"M": 140, "N": 265, "K": 601, "ld_a": 603, "ld_b": 265}
+    sizes = {"M": 75, "N": 265, "K": 601, "ld_a": 603, "ld_b": 265}
     assert run_emulated(compiled, operation(FAMILY, "bfloat16", sizes)).message == ""
 
 
@@ -50,8 +50,25 @@ def test_the_tile_is_the_one_whose_rounds_are_full() -> None:
         return RUNG.at({"M": m, "N": n, "K": 2050, "ld_a": 2051, "ld_b": n}, "bfloat16").defines["TW_BN"]
 
     assert columns(8191, 8191) == 256  # 2,048 tiles: 15.5 rounds
-    assert columns(2047, 2049) == 128  # 272 tiles: three rounds, and two of twice as wide ones
+    assert columns(4095, 4097) == 192  # 704 tiles, 5.3 rounds: 293 us, and 299 of 256
+    assert columns(2047, 2049) == 128  # 272 tiles, three rounds: 56.0 us; two of 192 63.0, two of 256 66.2
     assert columns(257, 1001) == 64
+
+
+@pytest.mark.parametrize(
+    ("shape", "align", "packs"),
+    [
+        ((2047, 2049, 2055), 128, 2),  # 55.2 us; with 16 66.3, with four packs 56.0
+        ((1000, 1000, 1001), 128, 1),  # 8.81; with 16 9.91, with four 13.4
+        ((257, 1000, 777), 128, 1),  # 6.62; with 16 7.33, with four 8.47
+        ((512, 512, 511), 16, 1),  # 5.05; with 128 5.10, with four 6.44
+        ((256, 256, 1021), 16, 1),  # 5.87; with 128 5.95, with four 7.44
+    ],
+)
+def test_operands_are_packed_as_was_the_fastest(shape: tuple[int, int, int], align: int, packs: int) -> None:
+    m, n, k = shape
+    defines = RUNG.at({"M": m, "N": n, "K": k, "ld_a": k, "ld_b": n}, "bfloat16").defines
+    assert (defines["TW_ALIGN"], defines["TW_PACKS"]) == (align, packs)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +80,7 @@ def test_the_tile_is_the_one_whose_rounds_are_full() -> None:
         ("column + w * 2 < columns ?", "true ?"),
         ("at % of_a] = packs[i]", "at % of_a + (at == of_a)] = packs[i]"),
         ("wait_for(&stages.full[turn.stage], turn.phase);", ""),
-        ("tell(stages.empty[before]);", ""),
+        ("arrive(&stages.empty[before]);", ";"),
     ],
 )
 def test_a_broken_twin_is_caught(old: str, new: str) -> None:

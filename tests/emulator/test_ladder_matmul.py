@@ -33,7 +33,7 @@ TILES = {
     "22_direct": {"TW_GROUPS": 2, "TW_SIDE": 1, "TW_DEEP": 2, "TW_PARTS": 2, "TW_AHEAD": 32, "TW_RESIDENT": 1,
                   "TW_ONCE": 0},
     "23_little": {},
-    "24_packed": {"TW_BN": 64, "TW_STAGES": 2, "TW_PACKS": 4, "TW_CLUSTER": 1},
+    "24_packed": {"TW_BN": 64, "TW_STAGES": 2, "TW_PACKS": 2},
 }  # fmt: skip
 LAYOUTS = ("NN", "NT", "TN", "TT")
 ONLY_NT = ("22_direct",)
@@ -150,7 +150,7 @@ GAPS = {"ld_a": 2, "step_a": 80, "batch_a": 0, "ld_b": 3, "step_b": 100, "batch_
 @pytest.mark.parametrize(
     ("of", "more"),
     [
-        (unpacked("NT", (2, 37, 69, 515)), {"TW_BN": 128, "TW_CLUSTER": 2, "TW_PACKS": 1}),
+        (unpacked("NT", (2, 37, 69, 515)), {"TW_BN": 192, "TW_PACKS": 1}),
         (unpacked("NN", (2, 37, 33, 29), **GAPS), {}),
     ],
 )

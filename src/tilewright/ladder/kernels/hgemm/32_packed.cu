@@ -2,7 +2,6 @@
 // tensor cores waiting. A first kernel writes both operands anew with such pitches, 16 bytes a thread, from words that it
 // shifts by half a word where rows begin there; then the ring of 22_specialised multiplies. What is copied is little
 // beside the product, and mostly still in L2 when it is read.
-#include "cluster.cuh"
 #include "dependent.cuh"
 #include "stages.cuh"
 #include "walk.cuh"
@@ -14,12 +13,9 @@
 #endif
 #ifndef TW_ALIGN
 #define TW_ALIGN 16
-#define TW_PACKS 4
-#define TW_COME 0
-#define TW_CLUSTER 1
+#define TW_PACKS 2
 #endif
-constexpr int CLUSTER = TW_CLUSTER;  // blocks, one above the other: each brings a part of b to all
-constexpr int CONSUMERS = 2;         // warpgroups
+constexpr int CONSUMERS = 2;  // warpgroups
 constexpr int BM = CONSUMERS * 64;
 constexpr int BN = TW_BN;
 constexpr int BK = 64;  // 128 bytes: the width of the swizzle, and so of a box
@@ -33,25 +29,6 @@ constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + 1024;
 constexpr int PACKERS = 256;         // threads of a block of the first kernel
 constexpr int PACKS = TW_PACKS;      // of 16 bytes, a thread
 constexpr int ALIGN = TW_ALIGN / 2;  // elements: packed rows begin at multiples of so many, 64 of them are a line of L2
-static_assert(BN % (64 * CLUSTER) == 0, "each block brings whole boxes");
-
-#if TW_CLUSTER > 1
-#define TOGETHER __cluster_dims__(TW_CLUSTER, 1, 1)
-#else
-#define TOGETHER
-#endif
-
-__device__ __forceinline__ void cluster_meet() {
-    cluster_arrive();
-    cluster_wait();
-}
-
-// Every block that writes to this stage learns that a warpgroup has read it.
-__device__ __forceinline__ void tell(Arrivals& is_empty) {
-    const int thread = threadIdx.x % 128;
-    if (CLUSTER > 1 && thread < CLUSTER) arrive_in_block(&is_empty, thread);
-    if (CLUSTER == 1 && thread == 0) arrive(&is_empty);
-}
 
 // Eight elements of a row of so many, from `column` on; zeros behind its end.
 __device__ __forceinline__ uint4 eight_of(const TW_T* row, int column, int columns) {
@@ -90,7 +67,7 @@ pack(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ 
     const unsigned pitch_a = (K + ALIGN - 1) / ALIGN * (ALIGN / 8);  // of what is written, in packs
     const unsigned pitch_b = (N + ALIGN - 1) / ALIGN * (ALIGN / 8);
     wait_for_previous_grid();
-    if (TW_COME) let_next_grid_come();
+    let_next_grid_come();
     uint4 packs[PACKS];
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
@@ -110,23 +87,20 @@ pack(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ 
     }
 }
 
-extern "C" TOGETHER __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
 hgemm(const TW_T* __restrict__ a_rows, const TW_T* __restrict__ b_rows, TW_T* __restrict__ c, int M, int N, int K,
       const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
     extern __shared__ unsigned char shared[];
     __shared__ Stages<STAGES> stages;
     unsigned char* tiles = aligned_for_swizzle(shared);
     const int warpgroup = warpgroup_of_block();
-    const int rank = CLUSTER > 1 ? cluster_rank() : 0;
-    constexpr int ROWS = CLUSTER * BM;  // of a cluster's tile
-    const Place place = place_of<GROUP>(blockIdx.x / CLUSTER, (M + ROWS - 1) / ROWS, (N + BN - 1) / BN);
-    const int first_row = place.row * ROWS + rank * BM;
+    const Place place = place_of<GROUP>(blockIdx.x, (M + BM - 1) / BM, (N + BN - 1) / BN);
+    const int first_row = place.row * BM;
     const int first_column = place.column * BN;
     const int k_tiles = (K + BK - 1) / BK;
 
-    if (threadIdx.x == 0) stages.template begin<CLUSTER * CONSUMERS>();
-    if (CLUSTER > 1) cluster_meet();  // the other block's mbarriers are there, too
-    else __syncthreads();
+    if (threadIdx.x == 0) stages.template begin<CONSUMERS>();
+    __syncthreads();
     wait_for_previous_grid();
     let_next_grid_come();
 
@@ -142,16 +116,11 @@ hgemm(const TW_T* __restrict__ a_rows, const TW_T* __restrict__ b_rows, TW_T* __
                 expect_bytes(full, STAGE_BYTES);
                 copy_box(tile, &a_map, t * BK, first_row, full);
                 #pragma unroll
-                for (int i = 0; i < BN / CLUSTER; i += 64) {
-                    const int n = rank * (BN / CLUSTER) + i;
-                    unsigned char* to = tile + A_BYTES + n * 128;
-                    if (CLUSTER == 1) copy_box(to, &b_map, first_column + n, t * BK, full);
-                    else copy_box_to_blocks(to, &b_map, first_column + n, t * BK, full, (1 << CLUSTER) - 1);
-                }
+                for (int n = 0; n < BN; n += 64)
+                    copy_box(tile + A_BYTES + n * 128, &b_map, first_column + n, t * BK, full);
                 turn.next();
             }
         }
-        __syncwarp();  // the whole warp comes to the cluster's barrier
     } else {
         more_registers<232>();
         const int part = warpgroup - 1;  // of the tile's rows
@@ -170,7 +139,7 @@ hgemm(const TW_T* __restrict__ a_rows, const TW_T* __restrict__ b_rows, TW_T* __
             wgmma_commit();
             if (t > 0) {
                 wgmma_wait<1>();  // a group of products is all four warps': one thread tells that their reads are over
-                tell(stages.empty[before]);
+                if (threadIdx.x % 128 == 0) arrive(&stages.empty[before]);
             }
             before = turn.stage;
             turn.next();
@@ -184,6 +153,4 @@ hgemm(const TW_T* __restrict__ a_rows, const TW_T* __restrict__ b_rows, TW_T* __
             store_inside(c, row, first_column + sum_column(threadIdx.x, i), M, N, sums[i], sums[i + 1]);
         }
     }
-    // Nobody leaves while the other may still arrive at its mbarriers, or send to its stages.
-    if (CLUSTER > 1) cluster_meet();
 }

@@ -3,7 +3,6 @@
 // as they lie; from words that it shifts by half a word where rows begin there. Then a ring multiplies. What is copied is
 // little beside the product, and mostly still in L2 when it is read.
 #include "batches.cuh"
-#include "cluster.cuh"
 #include "dependent.cuh"
 #include "stages.cuh"
 #include "walk.cuh"
@@ -14,8 +13,7 @@
 #define TW_STAGES 2
 #endif
 #ifndef TW_PACKS
-#define TW_PACKS 4
-#define TW_CLUSTER 1
+#define TW_PACKS 2
 #endif
 #ifndef TW_A_ALONG_M
 #define TW_A_ALONG_M 0  // rows of a_rows are along m, not along k
@@ -26,8 +24,7 @@
 #endif
 #include "epilogue.cuh"
 
-constexpr int CLUSTER = TW_CLUSTER;  // blocks, one above the other: each brings a part of b to all
-constexpr int CONSUMERS = 2;         // warpgroups
+constexpr int CONSUMERS = 2;  // warpgroups
 constexpr int BM = CONSUMERS * 64;
 constexpr int BN = TW_BN;
 constexpr int BK = 64;
@@ -38,32 +35,13 @@ constexpr int THREADS = (1 + CONSUMERS) * 128;
 constexpr int BOX_BYTES = 64 * 128;
 constexpr int A_BOX_ROWS = TW_A_ALONG_M ? BK : BM;
 constexpr int A_BOXES = TW_A_ALONG_M ? BM / WIDE : 1;
-constexpr int B_BOX_ROWS = TW_B_ALONG_K ? BN / CLUSTER : BK;
-constexpr int B_BOXES = TW_B_ALONG_K ? 1 : BN / WIDE / CLUSTER;  // that a block brings
+constexpr int B_BOX_ROWS = TW_B_ALONG_K ? BN : BK;
+constexpr int B_BOXES = TW_B_ALONG_K ? 1 : BN / WIDE;
 constexpr int A_BYTES = BM * BK * 2;
 constexpr int STAGE_BYTES = A_BYTES + BN * BK * 2;
 constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + 1024;
 constexpr int PACKERS = 256;     // threads of a block of the first kernel
 constexpr int PACKS = TW_PACKS;  // of 16 bytes, a thread
-static_assert(BN % (64 * CLUSTER) == 0, "each block brings whole boxes");
-
-#if TW_CLUSTER > 1
-#define TOGETHER __cluster_dims__(TW_CLUSTER, 1, 1)
-#else
-#define TOGETHER
-#endif
-
-__device__ __forceinline__ void cluster_meet() {
-    cluster_arrive();
-    cluster_wait();
-}
-
-// Every block that writes to this stage learns that a warpgroup has read it.
-__device__ __forceinline__ void tell(Arrivals& is_empty) {
-    const int thread = threadIdx.x % 128;
-    if (CLUSTER > 1 && thread < CLUSTER) arrive_in_block(&is_empty, thread);
-    if (CLUSTER == 1 && thread == 0) arrive(&is_empty);
-}
 
 // Eight elements of a row of so many, from `column` on; zeros behind its end.
 __device__ __forceinline__ uint4 eight_of(const TW_T* row, long long step, int column, int columns) {
@@ -143,7 +121,7 @@ pack(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ 
     }
 }
 
-extern "C" TOGETHER __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
 matmul(const TW_T* __restrict__ a_rows, const TW_T* __restrict__ b_rows, const TW_T* __restrict__ bias,
        const TW_T* __restrict__ c, TW_T* __restrict__ y, int B, int M, int N, int K, long long batch_a,
        long long batch_b, long long batch_c, long long ld_c, long long step_c, float alpha, float beta,
@@ -152,20 +130,16 @@ matmul(const TW_T* __restrict__ a_rows, const TW_T* __restrict__ b_rows, const T
     __shared__ Stages<STAGES> stages;
     unsigned char* tiles = aligned_for_swizzle(shared);
     const int warpgroup = warpgroup_of_block();
-    const int rank = CLUSTER > 1 ? cluster_rank() : 0;
-    constexpr int ROWS = CLUSTER * BM;  // of a cluster's tile
-    const int rows = (M + ROWS - 1) / ROWS;
+    const int rows = (M + BM - 1) / BM;
     const int columns = (N + BN - 1) / BN;
-    const int tile_of_all = blockIdx.x / CLUSTER;
-    const int batch = tile_of_all / (rows * columns);
-    const Place place = place_of<GROUP>(tile_of_all - batch * rows * columns, rows, columns);
-    const int first_row = place.row * ROWS + rank * BM;
+    const int batch = blockIdx.x / (rows * columns);
+    const Place place = place_of<GROUP>(blockIdx.x - batch * rows * columns, rows, columns);
+    const int first_row = place.row * BM;
     const int first_column = place.column * BN;
     const int k_tiles = (K + BK - 1) / BK;
 
-    if (threadIdx.x == 0) stages.template begin<CLUSTER * CONSUMERS>();
-    if (CLUSTER > 1) cluster_meet();  // the other block's mbarriers are there, too
-    else __syncthreads();
+    if (threadIdx.x == 0) stages.template begin<CONSUMERS>();
+    __syncthreads();
     wait_for_previous_grid();
     let_next_grid_come();
 
@@ -189,16 +163,13 @@ matmul(const TW_T* __restrict__ a_rows, const TW_T* __restrict__ b_rows, const T
                 }
                 #pragma unroll
                 for (int i = 0; i < B_BOXES; ++i) {
-                    const int column = rank * (BN / CLUSTER) + i * WIDE;
-                    const int x = TW_B_ALONG_K ? k : first_column + column, y = TW_B_ALONG_K ? first_column + column : k;
-                    unsigned char* b_to = to + A_BYTES + column * 128;  // BOX_BYTES for 64 columns, along k or not
-                    if (CLUSTER == 1) copy_box(b_to, &b_map, x, y, b_batch, full);
-                    else copy_box_to_blocks(b_to, &b_map, x, y, b_batch, full, (1 << CLUSTER) - 1);
+                    const int column = first_column + i * WIDE;
+                    copy_box(to + A_BYTES + i * BOX_BYTES, &b_map, TW_B_ALONG_K ? k : column, TW_B_ALONG_K ? column : k,
+                             b_batch, full);
                 }
                 turn.next();
             }
         }
-        __syncwarp();  // the whole warp comes to the cluster's barrier
     } else {
         more_registers<232>();
         const int part = warpgroup - 1;  // of the tile's rows
@@ -219,7 +190,7 @@ matmul(const TW_T* __restrict__ a_rows, const TW_T* __restrict__ b_rows, const T
             wgmma_commit();
             if (t > 0) {
                 wgmma_wait<1>();  // a group of products is all four warps': one thread tells that their reads are over
-                tell(stages.empty[before]);
+                if (threadIdx.x % 128 == 0) arrive(&stages.empty[before]);
             }
             before = turn.stage;
             turn.next();
@@ -241,6 +212,4 @@ matmul(const TW_T* __restrict__ a_rows, const TW_T* __restrict__ b_rows, const T
             store_inside(y, row + 8, column, M, N, two[0], two[1]);
         }
     }
-    // Nobody leaves while the other may still arrive at its mbarriers, or send to its stages.
-    if (CLUSTER > 1) cluster_meet();
 }
