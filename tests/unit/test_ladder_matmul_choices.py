@@ -14,6 +14,9 @@ FAMILY = load_family("matmul")
 # and 20.77 are of 2026-11-30, before it got faster.
 MEASURED: dict[tuple[int, int, int, int, str], dict[str, float]] = {
     (1, 1, 14336, 4096, "NT"): {
+        "21_split_k BN=224 PARTS=2 STAGES=5": 37.06,  # without pieces, which changed nothing with BN=112
+        "21_split_k BN=112 PARTS=1 PIECES=1": 38.08,
+        "21_split_k BN=112 PARTS=1 PIECES=0": 38.11,
         "22_direct PARTS=1 SIDE=2 DEEP=4 AHEAD=128 ONCE=1": 39.57,
         "22_direct PARTS=1 SIDE=1 DEEP=8 AHEAD=256 ONCE=0": 41.65,
         "22_direct PARTS=1 SIDE=1 DEEP=8 AHEAD=256 ONCE=1": 41.95,
@@ -26,8 +29,10 @@ MEASURED: dict[tuple[int, int, int, int, str], dict[str, float]] = {
         "22_direct PARTS=1 SIDE=1 DEEP=8 AHEAD=256 ONCE=1": 43.10,
     },
     (1, 16, 14336, 4096, "NT"): {
-        "21_split_k STAGES=10": 36.69,
-        "21_split_k STAGES=8": 37.14,
+        "21_split_k PARTS=1 STAGES=10": 36.69,  # 36.51 without pieces, 36.54 with, in the last trial
+        "21_split_k PARTS=1 STAGES=8": 37.14,
+        "21_split_k BN=224 PARTS=2 STAGES=5 PIECES=1": 37.34,
+        "21_split_k BN=224 PARTS=2 STAGES=5 PIECES=0": 37.86,
         "21_split_k SHARERS=2 STAGES=10": 38.34,
         "22_direct PARTS=1 SIDE=1 DEEP=8 AHEAD=256 RESIDENT=1": 42.13,
     },
@@ -35,31 +40,81 @@ MEASURED: dict[tuple[int, int, int, int, str], dict[str, float]] = {
         "22_direct PARTS=2 SIDE=1 DEEP=8 AHEAD=256": 16.62,
         "22_direct PARTS=2 SIDE=1 DEEP=8 AHEAD=256 ONCE=0": 16.77,
         "22_direct PARTS=2 SIDE=2 DEEP=4 AHEAD=128": 18.59,
+        "21_split_k STAGES=12": 18.59,
         "21_split_k STAGES=8": 20.77,
     },
     (1, 16, 4096, 4096, "NT"): {
-        "21_split_k STAGES=12 PIECES=0": 16.32,
-        "21_split_k STAGES=8 PIECES=0": 16.93,
+        "21_split_k BN=64 PARTS=2 STAGES=12": 16.32,  # 18.08 without pieces, 18.14 with, in the last trial
+        "21_split_k BN=64 PARTS=2 STAGES=8": 16.93,
+        "21_split_k BN=128 PARTS=4 STAGES=7": 18.91,  # of that trial
         "22_direct": 17.66,
     },
     (1, 32, 10240, 8192, "NT"): {
+        "21_split_k BN=160 PARTS=2 PIECES=1": 49.52,
         "21_split_k BN=160 PARTS=2 STAGES=7": 49.55,
-        "21_split_k BN=80 PARTS=1 STAGES=8 TOGETHER=4": 51.30,
         "21_split_k BN=80 PARTS=1 STAGES=12": 51.63,
         "21_split_k BN=80 PARTS=1 SHARERS=2 STAGES=12": 52.86,
         "21_split_k BN=80 PARTS=1 STAGES=8": 54.27,
         "22_direct": 65.31,
     },
+    (1, 1, 4096, 4096, "NT"): {
+        "21_split_k BN=64 PARTS=2": 15.87,
+        "22_direct ONCE=0": 16.58,
+        "22_direct ONCE=1": 16.74,
+    },
+    (1, 4, 8192, 8192, "NT"): {
+        "21_split_k BN=128 PARTS=2 PIECES=1": 45.52,
+        "21_split_k BN=128 PARTS=2 PIECES=0": 45.60,
+        "22_direct": 47.02,
+        "21_split_k BN=64 PARTS=1 STAGES=12": 51.17,
+    },
+    (1, 64, 8192, 4096, "NT"): {
+        "21_split_k BN=128 PARTS=2 PIECES=1": 23.68,
+        "21_split_k BN=64 PARTS=1 STAGES=8": 23.74,
+        "21_split_k BN=128 PARTS=2 PIECES=0": 23.87,
+    },
+    (1, 64, 4096, 4096, "NT"): {
+        "21_split_k STAGES=12 PIECES=1": 14.82,
+        "21_split_k STAGES=8 PIECES=1": 14.91,
+        "21_split_k STAGES=8 PIECES=0": 14.94,
+        "21_split_k STAGES=12 PIECES=0": 14.98,
+    },
+    (1, 128, 14336, 4096, "NT"): {
+        "21_split_k BN=112 PARTS=1 SHARERS=1 STAGES=7 PIECES=1 ONCE=1": 37.78,
+        "21_split_k BN=112 PARTS=1 SHARERS=2 STAGES=7 PIECES=1 ONCE=1": 38.21,
+        "21_split_k BN=112 PARTS=1 SHARERS=2 STAGES=7 PIECES=0 ONCE=1": 39.73,
+        "20_persistent": 44.08,
+    },
+    (1, 512, 2048, 4096, "NT"): {  # with GELU
+        "21_split_k BN=128 PARTS=2 SHARERS=1 STAGES=6 PIECES=1": 15.04,
+        "21_split_k BN=64 PARTS=1 SHARERS=2 STAGES=8 PIECES=1": 17.25,
+        "21_split_k BN=128 PARTS=2 SHARERS=2 STAGES=6 PIECES=1": 25.63,
+    },
+    (1, 2048, 1024, 4096, "NT"): {
+        "21_split_k BM=128 BN=128 PARTS=1 SHARERS=2 STAGES=7 PIECES=1": 23.32,
+        "20_persistent CLUSTER=2": 26.49,
+        "20_persistent CLUSTER=1": 35.00,
+    },
+    (1, 1024, 1024, 1024, "NN"): {
+        "21_split_k SHARERS=2 PIECES=1 AHEAD=4": 5.01,
+        "21_split_k SHARERS=2 PIECES=1 AHEAD=0": 5.05,
+        "21_split_k SHARERS=1 PIECES=0 AHEAD=4": 5.95,
+        "21_split_k SHARERS=1 PIECES=1 AHEAD=4": 6.50,
+    },
     (1, 64, 28672, 8192, "NT"): {
-        "21_split_k BN=224 STAGES=5 ONCE=0": 123.87,
+        "21_split_k BN=224 SHARERS=1 STAGES=5 PIECES=1 ONCE=0": 122.88,
+        "21_split_k BN=224 SHARERS=2 STAGES=5 PIECES=1 ONCE=0": 123.78,
+        "21_split_k BN=224 STAGES=5 PIECES=0 ONCE=0": 123.87,
+        "21_split_k BN=256 STAGES=5 PIECES=1": 124.90,
         "21_split_k BN=112 STAGES=5": 124.96,
-        "21_split_k BN=224 STAGES=6 TOGETHER=0": 125.98,
+        "21_split_k BN=224 STAGES=6": 125.98,
         "21_split_k SHARERS=2 STAGES=6": 126.27,
         "21_split_k ONCE=1": 128.58,
     },
     (1, 128, 8192, 8192, "NT"): {
-        "21_split_k SHARERS=2 STAGES=9 PIECES=1": 44.16,
-        "21_split_k SHARERS=2 STAGES=8 PIECES=1": 44.26,
+        "21_split_k SHARERS=2 STAGES=9 PIECES=1": 43.46,
+        "21_split_k SHARERS=2 STAGES=8 PIECES=1": 44.03,
+        "21_split_k BN=128 PARTS=2 SHARERS=1 STAGES=6": 44.35,
         "21_split_k SHARERS=1 STAGES=8 PIECES=1": 44.59,
         "21_split_k SHARERS=1 STAGES=8 PIECES=0": 45.39,
     },
@@ -77,8 +132,8 @@ MEASURED: dict[tuple[int, int, int, int, str], dict[str, float]] = {
         "20_persistent": 28.58,
     },
     (1, 512, 4096, 4096, "NT"): {
-        "20_persistent": 29.95,
-        "21_split_k BM=128 BN=128 PARTS=1 SHARERS=2 STAGES=7 PIECES=1": 30.43,
+        "20_persistent": 29.95,  # 30.69 in the last trial, and 21 with ONCE=1 30.88
+        "21_split_k BM=128 BN=128 PARTS=1 SHARERS=2 STAGES=7 PIECES=1 ONCE=0": 30.43,
         "21_split_k BM=128 BN=256 PARTS=2 SHARERS=1 STAGES=3 PIECES=1": 34.80,
     },
     (1, 1024, 1024, 1024, "NT"): {

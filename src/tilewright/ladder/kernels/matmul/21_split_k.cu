@@ -15,7 +15,6 @@
 #define TW_STAGES 2
 #define TW_PARTS 2
 #define TW_SHARERS 1
-#define TW_TOGETHER 1
 #define TW_COME 1
 #define TW_AHEAD 1
 #define TW_ONCE 1
@@ -34,7 +33,6 @@
 constexpr int PARTS = TW_PARTS;        // of K
 constexpr int SHARERS = TW_SHARERS;    // tiles, one beside the other: each brings some of a's rows for all
 constexpr int CLUSTER = PARTS * SHARERS;
-constexpr int TOGETHER = TW_TOGETHER;  // neighbours that begin at the same place of k; 0: all begin at the beginning
 constexpr bool COME = TW_COME;   // the next grid's blocks may come while these work
 constexpr int AHEAD = TW_AHEAD;  // tiles of k whose part of b L2 fetches while the grid before still runs
 constexpr bool ONCE = TW_ONCE;   // b is more than L2 holds: its lines go first, and a's stay
@@ -95,8 +93,6 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
     const int all = (K + BK - 1) / BK;
     const int first_k = all * part / PARTS;  // parts differ by one tile of k at the most; one may have none
     const int k_tiles = all * (part + 1) / PARTS - first_k;
-    int k_tile = 0;  // where the block begins, of its part: not all want the same rows of a at the same time
-    if (TOGETHER > 0) k_tile = place.column / TOGETHER * k_tiles / ((columns + TOGETHER - 1) / TOGETHER);
 
     if (threadIdx.x == 0) {
         prefetch_map(&a_map);
@@ -112,7 +108,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
         for (int t = 0; t < AHEAD; ++t)
             #pragma unroll
             for (int i = 0; i < B_BOXES; ++i) {
-                const int k = (first_k + k_tile + t) * BK;
+                const int k = (first_k + t) * BK;
                 const int column = first_column + i * WIDE;
                 prefetch_box(&b_map, TW_B_ALONG_K ? k : column, TW_B_ALONG_K ? column : k, b_batch);
             }
@@ -131,7 +127,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
             for (int t = 0; t < k_tiles; ++t) {
                 unsigned char* to = tiles + turn.stage * STAGE_BYTES;
                 Arrivals* full = &stages.full[turn.stage];
-                const int k = (first_k + k_tile) * BK;
+                const int k = (first_k + t) * BK;
                 wait_for(&stages.empty[turn.stage], turn.phase ^ 1);  // nobody reads a fresh stage: this passes at once
                 expect_bytes(full, STAGE_BYTES);  // its own, and what the others send
                 #pragma unroll
@@ -156,7 +152,6 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
                     else copy_box(there, &b_map, inner, outer, b_batch, full);
                 }
                 turn.next();
-                if (++k_tile == k_tiles) k_tile = 0;
             }
         }
         __syncwarp();
