@@ -11,7 +11,7 @@ from tilewright.ladder.launching import runs_code
 # (benchmarks/ladder_trial.py, 2026-12-01, medians), the fastest few.
 MEASURED = {
     ("softmax", "bfloat16", 2048, 65536): {
-        "12_powers_ahead CLUSTER=2 WORKERS=512 PACKS=8 STAGES=2 CLUSTERS=64": 142.48,
+        "12_powers_ahead CLUSTER=2 WORKERS=512 PACKS=8 STAGES=2 CLUSTERS=64": 142.06,
         "07_ring CLUSTER=2 WORKERS=512 PACKS=8 STAGES=2 CLUSTERS=64": 143.82,
         "12_powers_ahead CLUSTER=4 WORKERS=256 PACKS=8 STAGES=3 CLUSTERS=60": 143.86,
         "12_powers_ahead CLUSTER=2 WORKERS=512 PACKS=8 STAGES=3 CLUSTERS=64": 144.40,
@@ -31,8 +31,29 @@ MEASURED = {
         "09_one_barrier WORKERS=128 PIECES=3": 89.38,
         "09_one_barrier WORKERS=256 PIECES=2": 106.50,
     },
+    ("softmax", "bfloat16", 40000, 1500): {
+        "09_one_barrier WORKERS=128 PIECES=3": 64.21,
+        "09_one_barrier WORKERS=192 PIECES=2": 68.80,
+        "09_one_barrier WORKERS=256 PIECES=2": 77.54,
+    },
+    ("softmax", "bfloat16", 512, 262144): {
+        "12_powers_ahead CLUSTER=8 WORKERS=512 PACKS=8 STAGES=2 CLUSTERS=15": 139.90,
+        "07_ring": 143.65,
+    },
+    ("layernorm", "bfloat16", 16384, 5120): {
+        "07_one_barrier WORKERS=160 PIECES=4 LATE=1 BLOCKS=6": 84.91,
+        "07_one_barrier WORKERS=224 PIECES=3 LATE=1 BLOCKS=4": 88.08,
+        "07_one_barrier WORKERS=256 PIECES=3": 88.61,
+        "07_one_barrier WORKERS=320 PIECES=2": 96.70,
+    },
+    ("layernorm", "float32", 8192, 5120): {
+        "07_one_barrier WORKERS=320 PIECES=4": 97.66,
+        "07_one_barrier WORKERS=448 PIECES=3": 98.08,
+        "07_one_barrier WORKERS=512 PIECES=3": 99.71,
+    },
     ("layernorm", "float32", 65536, 4096): {
-        "07_one_barrier WORKERS=512 PIECES=2 LATE=1 AGAIN=1 BLOCKS=4": 514.24,
+        "07_one_barrier WORKERS=512 PIECES=2 LATE=1 AGAIN=1 BLOCKS=4": 510.69,
+        "07_one_barrier WORKERS=512 PIECES=2 LATE=1 AGAIN=0": 517.86,
         "07_one_barrier WORKERS=256 AGAIN=0": 519.20,
         "07_one_barrier WORKERS=512 PIECES=2 LATE=1 AGAIN=1 BLOCKS=3": 536.32,
         "07_one_barrier LATE=1 AGAIN=1 BLOCKS=6": 549.36,
@@ -59,6 +80,26 @@ MEASURED = {
         "08_told_ahead CLUSTER=1 WORKERS=512 PACKS=8 STAGES=3 CLUSTERS=128": 137.58,
         "03_registers": 140.90,
     },
+    ("rmsnorm", "bfloat16", 512, 262144): {
+        "08_told_ahead CLUSTER=8 WORKERS=512 PACKS=8 STAGES=3 CLUSTERS=15": 138.34,
+        "05_ring": 141.78,
+    },
+    ("rmsnorm", "bfloat16", 16384, 5120): {
+        "07_weights_ahead WORKERS=256 PIECES=3": 82.56,
+        "07_weights_ahead WORKERS=224 PIECES=3": 82.85,
+        "07_weights_ahead WORKERS=160 PIECES=4": 83.74,
+        "07_weights_ahead WORKERS=320 PIECES=2": 87.94,
+    },
+    ("rmsnorm", "bfloat16", 16384, 7168): {
+        "07_weights_ahead WORKERS=224 PIECES=4": 114.45,
+        "07_weights_ahead WORKERS=448 PIECES=2": 121.41,
+        "07_weights_ahead WORKERS=512 PIECES=2": 122.19,
+    },
+    ("rmsnorm", "float32", 8192, 5120): {
+        "07_weights_ahead WORKERS=320 PIECES=4": 83.74,
+        "07_weights_ahead WORKERS=448 PIECES=3": 90.21,
+        "07_weights_ahead WORKERS=512 PIECES=3": 90.50,
+    },
     ("rmsnorm", "float32", 4096, 16384): {
         "07_weights_ahead WORKERS=512 PIECES=8 LATE=1 BLOCKS=2": 134.27,
         "03_registers": 139.74,
@@ -71,6 +112,21 @@ MEASURED = {
         "08_told_ahead CLUSTER=2 WORKERS=512 PACKS=8 STAGES=3 CLUSTERS=64": 137.22,
         "03_registers": 138.21,
     },
+    ("add_layernorm", "bfloat16", 8192, 5120): {
+        "05_one_barrier WORKERS=320 PIECES=2 LATE=0": 84.80,
+        "05_one_barrier WORKERS=256 PIECES=3": 94.05,
+        "05_one_barrier WORKERS=640 PIECES=1": 94.14,
+        "05_one_barrier WORKERS=1024 PIECES=1": 143.42,
+    },
+    ("add_layernorm", "bfloat16", 30000, 3000): {
+        "05_one_barrier WORKERS=128 PIECES=3": 176.45,
+        "05_one_barrier WORKERS=192 PIECES=2": 176.51,
+        "05_one_barrier WORKERS=256 PIECES=2": 183.55,
+    },
+    ("add_layernorm", "bfloat16", 256, 262144): {
+        "03_cluster CLUSTER=8 WORKERS=1024 PACKS=4": 186.27,
+        "03_cluster CLUSTER=8 WORKERS=512 PACKS=8": 274.67,
+    },
     ("add_layernorm", "bfloat16", 4096, 12288): {
         "05_one_barrier WORKERS=512 PIECES=3 LATE=1 BLOCKS=2": 103.10,
         "05_one_barrier LATE=1": 114.61,
@@ -79,6 +135,11 @@ MEASURED = {
     ("add_layernorm", "bfloat16", 4096, 16384): {
         "05_one_barrier WORKERS=512 PIECES=4 LATE=1 BLOCKS=2": 135.97,
         "05_one_barrier WORKERS=1024": 138.66,
+    },
+    ("add_rmsnorm", "bfloat16", 8192, 7168): {
+        "05_weights_ahead WORKERS=896 PIECES=1": 116.03,
+        "05_weights_ahead WORKERS=1024 PIECES=1": 116.38,
+        "05_weights_ahead WORKERS=448 PIECES=2": 116.51,
     },
     ("add_rmsnorm", "bfloat16", 4096, 12288): {
         "05_weights_ahead WORKERS=512 PIECES=3 LATE=1 BLOCKS=2": 102.18,

@@ -11,19 +11,10 @@ struct Bits {
     unsigned at[(ACROSS * TW_T_BYTES + 3) / 4];
 };
 
-// LEAVES: 1, where it leaves L1 last; 2, where it leaves it first.
-template <int ACROSS, int LEAVES = 0>
+template <int ACROSS>
 __device__ __forceinline__ Bits<ACROSS> load_bits(const TW_T* from) {
     Bits<ACROSS> bits;
-    if constexpr (ACROSS * TW_T_BYTES == 16 && LEAVES == 1) {
-        asm("ld.global.nc.L1::evict_last.v4.u32 {%0, %1, %2, %3}, [%4];"
-            : "=r"(bits.at[0]), "=r"(bits.at[1]), "=r"(bits.at[2]), "=r"(bits.at[3])
-            : "l"(from));
-    } else if constexpr (ACROSS * TW_T_BYTES == 16 && LEAVES == 2) {
-        asm volatile("ld.global.L1::evict_first.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(bits.at[0]), "=r"(bits.at[1]), "=r"(bits.at[2]), "=r"(bits.at[3])
-                     : "l"(from));
-    } else if constexpr (ACROSS * TW_T_BYTES == 16) {
+    if constexpr (ACROSS * TW_T_BYTES == 16) {
         const uint4 words = __ldg(reinterpret_cast<const uint4*>(from));
         bits.at[0] = words.x;
         bits.at[1] = words.y;
@@ -59,18 +50,6 @@ __device__ __forceinline__ Bits<ACROSS> load_bits_in_order(const TW_T* from) {
     else if constexpr (ACROSS * TW_T_BYTES == 4)
         asm volatile("ld.relaxed.cta.global.u32 %0, [%1];" : "=r"(bits.at[0]) : "l"(from) : "memory");
     else asm volatile("ld.relaxed.cta.global.u16 %0, [%1];" : "=r"(bits.at[0]) : "l"(from) : "memory");
-    return bits;
-}
-
-// The same, of what is read again: it leaves L1 last.
-template <int ACROSS>
-__device__ __forceinline__ Bits<ACROSS> load_bits_kept_in_order(const TW_T* from) {
-    if constexpr (ACROSS * TW_T_BYTES < 16) return load_bits_in_order<ACROSS>(from);
-    Bits<ACROSS> bits;
-    asm volatile("ld.relaxed.cta.global.L1::evict_last.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(bits.at[0]), "=r"(bits.at[1]), "=r"(bits.at[2]), "=r"(bits.at[3])
-                 : "l"(from)
-                 : "memory");
     return bits;
 }
 
@@ -122,17 +101,13 @@ __device__ __forceinline__ void load_share(Bits<ACROSS> (&share)[OWNED], const T
     }
 }
 
-// The same, all those of a kernel in the order in which they stand there; zeros behind the end. KEPT: it leaves
-// L1 last.
-template <int SHARERS, int KEPT = 0, int ACROSS, int OWNED>
+// The same, all those of a kernel in the order in which they stand there; zeros behind the end.
+template <int SHARERS, int ACROSS, int OWNED>
 __device__ __forceinline__ void load_share_in_order(Bits<ACROSS> (&share)[OWNED], const TW_T* row, int left) {
     #pragma unroll
     for (int i = 0; i < OWNED; ++i) {
         share[i] = {};
-        if (i * SHARERS * ACROSS >= left) continue;
-        const TW_T* from = row + i * SHARERS * ACROSS;
-        if constexpr (KEPT) share[i] = load_bits_kept_in_order<ACROSS>(from);
-        else share[i] = load_bits_in_order<ACROSS>(from);
+        if (i * SHARERS * ACROSS < left) share[i] = load_bits_in_order<ACROSS>(row + i * SHARERS * ACROSS);
     }
 }
 

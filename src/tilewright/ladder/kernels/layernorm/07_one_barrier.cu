@@ -14,11 +14,10 @@
 #define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
 #define HELD 1                   // 0: where they do not, no register is kept for them
 #define MANY 0                   // 1: more rows than are at work at once, in packs: what the others follow from
+#define MOST 128                 // threads of a row, unless an eighth of them or more would idle
 #endif
 #ifndef AGAIN
-// Not 0: behind the barrier the row is read again, from the caches: no register is kept for it. 1: the row leaves L1 last;
-// 2: as anything else; 3: last, until it is read again, then first; 4: weights and biases leave it last.
-#define AGAIN 0
+#define AGAIN 0  // 1: behind the barrier the row is read again, from the caches: no register is kept for it
 #endif
 #ifndef LATE
 #define LATE 0  // 1: weights and biases are asked for behind the barrier: fewer registers, and more blocks an SM
@@ -26,7 +25,6 @@
 #ifndef BLOCKS
 #define BLOCKS 1  // of an SM, at least
 #endif
-constexpr int OF_ROW = AGAIN == 3 ? 2 : 0, OF_ALL = AGAIN == 4;  // the places in L1
 constexpr int WARPS = WORKERS / 32, SLOTS = power_of_two_from(WARPS);
 static_assert(WORKERS % 32 == 0, "whole warps");
 
@@ -51,7 +49,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, cons
         load_share_in_order<WORKERS>(weights, weight + first, left);
         load_share_in_order<WORKERS>(biases, bias + first, left);
     }
-    load_share_in_order<WORKERS, AGAIN % 2>(share, x + first, left);
+    load_share_in_order<WORKERS>(share, x + first, left);
     const float rate = found_first(1.0f / C);  // while the loads are under way
     const float elements = elements_of<ACROSS, OWNED>(threadIdx.x / 32, C);
     const float own_rate = __fdividef(1.0f, fmaxf(elements, 1.0f));  // the squares are corrected for what it lacks
@@ -86,12 +84,12 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, cons
             const int column = i * WORKERS * ACROSS;
             weights[i] = biases[i] = {};
             if (column < left) {
-                weights[i] = load_bits<ACROSS, OF_ALL>(weight + first + column);
-                biases[i] = load_bits<ACROSS, OF_ALL>(bias + first + column);
+                weights[i] = load_bits<ACROSS>(weight + first + column);
+                biases[i] = load_bits<ACROSS>(bias + first + column);
             }
         }
         if constexpr (AGAIN)
-            if (i * WORKERS * ACROSS < left) unpack(values[i], load_bits<ACROSS, OF_ROW>(x + first + i * WORKERS * ACROSS));
+            if (i * WORKERS * ACROSS < left) unpack(values[i], load_bits<ACROSS>(x + first + i * WORKERS * ACROSS));
         float factors[ACROSS], shifts[ACROSS];
         unpack(factors, weights[i]);
         unpack(shifts, biases[i]);

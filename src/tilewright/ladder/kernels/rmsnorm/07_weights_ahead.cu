@@ -13,6 +13,7 @@
 #define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
 #define HELD 1                   // 0: where they do not, no register is kept for them
 #define MANY 0                   // 1: more rows than are at work at once, in packs: what the others follow from
+#define MOST 128                 // threads of a row, unless an eighth of them or more would idle
 #endif
 #ifndef LATE
 #define LATE 0  // 1: weights are asked for behind the barrier: fewer registers, and more blocks an SM
