@@ -51,7 +51,7 @@ def _tiles(**numbers: int) -> tuple[tuple[str, int], ...]:
     return tuple((f"TW_{name}", number) for name, number in numbers.items())
 
 
-IN_PIECES = {"AHEAD": 4, "PIECES": 1, "RELAXED": 1}
+IN_PIECES = {"AHEAD": 4, "PIECES": 1}
 ONE_BLOCK = _tiles(BN=128, EDGE=64, STAGES=2, BLOCKS=1, GROUP=8, QUICK=1)  # every slot is used again
 MORE = {
     "26_split_k": TWO_WARPGROUPS,
@@ -84,12 +84,12 @@ def test_a_ring_that_goes_round_is_right(name: str) -> None:
         ("24_persistent", (("TW_BN", 256), ("TW_STAGES", 4), ("TW_BLOCKS", 2), ("TW_GROUP", 2))),
         ("24_persistent", (("TW_BN", 192), ("TW_STAGES", 4), ("TW_BLOCKS", 2), ("TW_GROUP", 2))),
         ("24_persistent", _tiles(BN=224, STAGES=4, BLOCKS=2, GROUP=2)),
-        ("24_persistent", _tiles(BN=64, STAGES=8, BLOCKS=4, GROUP=1, QUIT=1)),
+        ("24_persistent", _tiles(BN=64, STAGES=8, BLOCKS=4, GROUP=1)),
         ("25_pingpong", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_BLOCKS", 2))),
         ("26_split_k", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_PARTS", 4))),
         ("27_shared_a", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_PARTS", 2), ("TW_SHARERS", 2))),
         ("28_even", _tiles(BM=128, BN=112, STAGES=6, PARTS=1, SHARERS=2, TOGETHER=1, ONCE=1, GROUP=2, **IN_PIECES)),
-        ("28_even", _tiles(BM=64, BN=224, STAGES=3, PARTS=4, SHARERS=1, TOGETHER=0, AHEAD=0, ONCE=0)),
+        ("28_even", _tiles(BM=64, BN=128, STAGES=9, PARTS=1, SHARERS=2, TOGETHER=0, ONCE=0, GROUP=4, **IN_PIECES)),
         ("29_fringe", _tiles(BN=256, EDGE=64, STAGES=4, BLOCKS=3, GROUP=16, QUICK=1)),
         ("31_stream_k", _tiles(BN=256, STAGES=4, BLOCKS=4, GROUP=8, CLUSTER=1)),
         ("31_stream_k", _tiles(BN=192, STAGES=4, BLOCKS=2, GROUP=8, CLUSTER=2)),

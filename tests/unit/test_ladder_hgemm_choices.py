@@ -29,8 +29,8 @@ TOLD: dict[str, dict[str, int]] = {
     "31": {"TW_BN": 256, "TW_CLUSTER": 2},
 }
 # 224 columns, the rim of rows apart: timed as the ladder's bench does, below.
-# 64 columns in eight stages: timed as the ladder's bench does, below; with six they were at 0.87.
-UNTIMED = {(4097, 4104, 4104), (256, 4096, 4096)}
+# So were tiles of which two share a, and what is in two parts at 64 x 14336 x 4096.
+UNTIMED = {(4097, 4104, 4104), (256, 4096, 4096), (512, 512, 512), (64, 14336, 4096)}
 
 
 def chosen(shape: tuple[int, ...]) -> tuple[str, dict[str, int]]:
@@ -48,10 +48,14 @@ def is_of(name: str, row: dict[str, Any], rung: str, defines: dict[str, int]) ->
         return False
     if rung == "24" and said.get("TW_STAGES", defines["TW_STAGES"]) != defines["TW_STAGES"]:
         return False
+    if defines.get("TW_SHARERS") == 2 and defines["TW_BM"] * defines["TW_BN"] <= 8192:
+        return False  # timed before results left in pieces: other kernels
     if "at" not in row:
         return all(defines.get(key, usual) == said.get(key, usual) for key, usual in TOLD[rung].items())
-    # 24's bands of 16 rows of tiles stand for those of 8: 0.1 % apart in the first run, 0.8 % behind in the trial.
-    return all(defines[key] == value for key, value in said.items() if (rung, key) != ("24", "TW_GROUP"))
+    # 24's bands of 16 rows of tiles stand for those of 8: 0.1 % apart in the first run, 0.8 % behind in the trial. That
+    # lines of a b of 33 MB leave L2 first was found in later trials: 64 x 4096 x 4096, below.
+    later = {("24", "TW_GROUP")} | ({("28", "TW_ONCE")} if row["shape"][1:] == [4096, 4096] else set())
+    return all(defines[key] == value for key, value in said.items() if (rung, key) not in later)
 
 
 def timed(shape: tuple[int, ...]) -> list[tuple[float, dict[str, Any]]]:
@@ -76,7 +80,7 @@ def test_what_a_product_gets_was_within_three_percent_of_the_best(shape: tuple[i
 def test_all_shapes_together_are_ahead_of_torch_and_of_the_best_of_cublaslt() -> None:
     last = [timed(shape)[-1] for shape in SHAPES if shape not in UNTIMED]
     of_lt = [ratio / row["ratio"]["cublaslt"] for ratio, row in last if "cublaslt" in row["ratio"]]
-    assert len(of_lt) >= 36
+    assert len(of_lt) >= 35
     assert geometric_mean(ratio for ratio, _ in last) >= 1.03  # 1.034
     assert geometric_mean(of_lt) >= 1.025  # 1.030, over 37
 
@@ -90,18 +94,12 @@ def test_all_shapes_together_are_ahead_of_torch_and_of_the_best_of_cublaslt() ->
         ((128, 128256, 4096), "29"),
         ((2048, 4096, 4096), "25"),
         ((8192, 28672, 8192), "25"),
-        ((512, 512, 512), "28"),
+        ((1024, 1024, 2048), "28"),
         ((2048, 4096, 64), "25"),  # little of k: sums that meet would cost more than tiles that wait
     ],
 )
 def test_sizes_that_were_not_timed_get_what_their_neighbours_got(shape: tuple[int, int, int], rung: str) -> None:
     assert chosen(shape)[0] == rung
-
-
-def test_a_thousand_cubed_gets_high_tiles() -> None:
-    """An H200 took 5.77 us with 128 x 64, 6.31 with 64 x 128, 7.12 with two parts of 128 x 128."""
-    name, defines = chosen((1024, 1024, 1024))
-    assert (name, defines["TW_BM"], defines["TW_BN"], defines["TW_PARTS"]) == ("28", 128, 64, 1)
 
 
 # The fastest of what `benchmarks/ladder_trial.py` timed on an H200, in microseconds, and what was behind it.
@@ -123,14 +121,24 @@ TRIALS = {
     (256, 256, 16384): ("35", {"TW_BM": 128, "TW_PARTS": 2, "TW_SPLITS": 8, "TW_BESIDE": 1}),  # 9.86, 28: 13.1
     (1024, 1024, 64): ("25", {"TW_BM": 64}),  # 2.79, with 128: 2.97
     (1024, 1024, 512): ("25", {"TW_BM": 64}),  # 4.30, 28: 4.38
-    (1024, 1024, 2048): ("28", {"TW_BM": 128, "TW_BN": 64}),  # 8.90, two parts of 128 x 128: 9.63
-    (1024, 1024, 4096): ("28", {"TW_BN": 128, "TW_PARTS": 2}),  # 14.9, 128 x 64: 16.3
-    (2048, 512, 4096): ("28", {"TW_BN": 128, "TW_PARTS": 2}),  # 14.9, 64 x 128: 15.6
-    (512, 2048, 4096): ("24", {"TW_BN": 64, "TW_STAGES": 8}),  # 14.4, 28: 15.0
-    (256, 4096, 4096): ("24", {"TW_BN": 64, "TW_STAGES": 8}),  # 22.7, 28: 23.8
-    (1000, 1000, 1000): ("25", {"TW_BM": 64, "TW_GROUP": 4}),  # 7.16, 28: 8.2
+    (1024, 1024, 1024): ("28", {"TW_BM": 64, "TW_BN": 128, "TW_SHARERS": 2, "TW_STAGES": 8}),  # 4.90, high: 4.94
+    (1024, 1024, 4096): ("28", {"TW_BN": 128, "TW_PARTS": 2, "TW_GROUP": 2}),  # 13.8, 64 x 128 sharing a: 14.0
+    (2048, 512, 4096): ("28", {"TW_BM": 64, "TW_SHARERS": 2, "TW_STAGES": 9, "TW_GROUP": 4}),  # 13.4, 128 x 128: 13.8
+    (512, 2048, 4096): ("24", {"TW_BN": 64, "TW_STAGES": 8}),  # 13.8, 28: 15.0
+    (512, 1024, 1024): ("28", {"TW_BM": 64, "TW_BN": 64, "TW_SHARERS": 2, "TW_PIECES": 1}),  # 3.89, alone: 4.11
+    (512, 512, 512): ("28", {"TW_BM": 64, "TW_BN": 64, "TW_SHARERS": 2, "TW_PIECES": 1}),  # 2.46, two parts: 2.57
+    (256, 4096, 4096): (
+        "28",
+        {"TW_BM": 128, "TW_BN": 64, "TW_STAGES": 9, "TW_ONCE": 1, "TW_AHEAD": 4},
+    ),  # 21.5, 24: 21.8
+    (1000, 1000, 1000): ("25", {"TW_BM": 64, "TW_GROUP": 4}),  # 6.81, 28: 6.82
     (2048, 1024, 4096): ("25", {"TW_BM": 128, "TW_GROUP": 2}),  # 24.4, in bands of 8: 25.3
-    (128, 14336, 4096): ("28", {"TW_BN": 112, "TW_SHARERS": 2, "TW_AHEAD": 1}),  # 42.4, of four: 43.2
+    (128, 14336, 4096): ("28", {"TW_BN": 112, "TW_SHARERS": 2, "TW_STAGES": 6, "TW_AHEAD": 0}),  # 39.8, 7 stages: 40.3
+    (128, 8192, 8192): ("28", {"TW_BN": 128, "TW_PARTS": 2, "TW_STAGES": 5, "TW_ONCE": 1}),  # 41.0, 128 x 64: 41.3
+    (64, 28672, 8192): ("28", {"TW_BN": 128, "TW_PARTS": 2, "TW_ONCE": 0, "TW_PIECES": 1}),  # 128.0, ONCE: 129.3
+    (32, 14336, 4096): ("28", {"TW_BN": 128, "TW_PARTS": 2, "TW_ONCE": 1, "TW_STAGES": 8}),  # 38.4, 112: 44.1
+    (64, 14336, 4096): ("28", {"TW_BN": 128, "TW_PARTS": 2, "TW_ONCE": 1, "TW_STAGES": 8}),  # 37.4, 112: 40.2
+    (64, 4096, 4096): ("28", {"TW_BN": 64, "TW_PARTS": 2, "TW_ONCE": 1, "TW_STAGES": 12}),  # 14.5, ONCE=0: 16.0
     (4096, 4096, 4096): ("24", {"TW_BN": 256, "TW_GROUP": 8}),  # 174.5, of 16: 175.9, 25: 179.4
     (4096, 4096, 14336): ("24", {"TW_BN": 256, "TW_GROUP": 8}),  # 588, of 16: 593
     (4096, 6144, 4096): ("24", {"TW_BN": 256, "TW_GROUP": 8}),  # 259.0, of 16: 260.6
@@ -153,7 +161,15 @@ def test_rows_that_a_ring_takes_are_not_read_without_one_where_there_are_many() 
 
 
 def test_what_is_more_than_l2_holds_goes_from_it_first() -> None:
-    for name, rows in (("28", 64), ("30", 8)):
-        for columns in (4096, 14336):
+    for name, rows, kept in (("28", 64, 2048), ("30", 8, 4096)):
+        for columns in (kept, 14336):
             sizes = {"M": rows, "N": columns, "K": 4096, "ld_a": 4096, "ld_b": columns}
-            assert FAMILY.rung(name).at(sizes, "bfloat16").defines["TW_ONCE"] == (columns > 4096)
+            assert FAMILY.rung(name).at(sizes, "bfloat16").defines["TW_ONCE"] == (columns > kept)
+
+
+def test_results_leave_in_pieces_where_a_cluster_has_two_blocks() -> None:
+    """A block alone took 5.82 us so at 512 x 1024 x 1024, and 4.11 otherwise."""
+    sizes = ((512, 512, 512, 1), (256, 256, 512, 0), (64, 14336, 4096, 1))
+    assert [(*shape, chosen(tuple(shape))[1]["TW_PIECES"]) for *shape, _ in sizes] == list(sizes)
+    odd = {"M": 512, "N": 508, "K": 512, "ld_a": 512, "ld_b": 512}  # rows of c begin between multiples of 16 bytes
+    assert FAMILY.rung("28").at(odd, "bfloat16").defines["TW_PIECES"] == 0

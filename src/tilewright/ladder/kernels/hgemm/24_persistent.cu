@@ -14,9 +14,6 @@
 #define TW_BLOCKS 2
 #define TW_GROUP 8
 #endif
-#ifndef TW_QUIT
-#define TW_QUIT 0
-#endif
 constexpr int CLUSTER = 2;    // blocks
 constexpr int CONSUMERS = 2;  // warpgroups
 constexpr int BM = CONSUMERS * 64;
@@ -25,7 +22,6 @@ constexpr int BK = 64;  // 128 bytes: the width of the swizzle, and so of a box
 constexpr int STAGES = TW_STAGES;
 constexpr int BLOCKS = TW_BLOCKS;
 constexpr int GROUP = TW_GROUP;
-constexpr bool QUIT = TW_QUIT;  // a block ends once its stores were read: when they have arrived, the grid's end tells
 constexpr int THREADS = (1 + CONSUMERS) * 128;
 constexpr int A_BYTES = BM * BK * 2;
 constexpr int BOXES = (BN + 63) / 64;  // of b's tile
@@ -62,8 +58,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
         prefetch_map(&b_map);
         stages.template begin<CLUSTER * CONSUMERS>();
     }
-    if (QUIT) cluster_arrive_relaxed();  // the other block's mbarriers are there, too: no more has to be known
-    else cluster_arrive();
+    cluster_arrive_relaxed();  // the other block's mbarriers are there, too: no more has to be known
     cluster_wait();
     wait_for_previous_grid();
     let_next_grid_come();
@@ -147,13 +142,9 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
                 out.next();
             }
         }
-        if (thread == 0) {
-            if (QUIT) wait_until_read<0>();
-            else wait_for_stores();
-        }
+        if (thread == 0) wait_until_read<0>();  // when the stores have arrived, the grid's end tells
     }
     // Nobody leaves while the other may still arrive at its mbarriers, or send to its stages.
-    if (QUIT) cluster_arrive_relaxed();
-    else cluster_arrive();
+    cluster_arrive_relaxed();
     cluster_wait();
 }

@@ -26,9 +26,6 @@
 #ifndef TW_PIECES
 #define TW_PIECES 0
 #endif
-#ifndef TW_RELAXED
-#define TW_RELAXED 0
-#endif
 constexpr int PARTS = TW_PARTS;      // of K
 constexpr int SHARERS = TW_SHARERS;  // tiles, one beside the other: each brings some rows of a for all
 constexpr int CLUSTER = PARTS * SHARERS;
@@ -36,7 +33,6 @@ constexpr int TOGETHER = TW_TOGETHER;  // clusters whose tiles are neighbours; 0
 constexpr int AHEAD = TW_AHEAD;  // tiles of k whose part of b L2 fetches while the grid before still runs
 constexpr bool ONCE = TW_ONCE;   // b is more than L2 holds: its lines go first, and a's stay
 constexpr bool PIECES = TW_PIECES;  // rows of the result are whole pieces of 16 bytes, and are stored so
-constexpr bool RELAXED = TW_RELAXED;  // a cluster's blocks meet without a fence for the card: only mbarriers have to be there
 constexpr int BM = TW_BM;
 constexpr int BN = TW_BN;
 constexpr int BK = 64;  // 128 bytes: the width of the swizzle, and so of a box
@@ -61,11 +57,6 @@ static_assert(CHUNKS % PARTS == 0 && BN % 16 == 0, "each part adds up as many co
 static_assert(A_ROWS % 8 == 0, "blocks bring whole patterns of the swizzle");
 static_assert(!PIECES || OWN_CHUNKS % 2 == 0, "two chunks are written at once");
 static_assert(!PIECES || CONSUMERS * OUT_BOXES * BOX_BYTES <= STAGES * STAGE_BYTES, "results take the place of tiles");
-
-__device__ __forceinline__ void cluster_come() {
-    if (RELAXED) cluster_arrive_relaxed();
-    else cluster_arrive();
-}
 
 extern "C" __cluster_dims__(CLUSTER, 1, 1) __global__ void __launch_bounds__(THREADS, 1)
 hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ c, int M, int N, int K, int ld_a,
@@ -107,7 +98,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
                 if (t < k_tiles) prefetch_box(&b_map, first_column + n, (first_k + k_tile + t) * BK);
     }
     __syncthreads();
-    if (CLUSTER > 1) cluster_come();  // its mbarriers are there
+    if (CLUSTER > 1) cluster_arrive_relaxed();  // its mbarriers are there: no more has to be known
     wait_for_previous_grid();
     let_next_grid_come();
 
@@ -227,7 +218,7 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
         }
     }
     if (SHARERS > 1) {
-        cluster_come();  // nobody leaves while others arrive at its mbarriers or send to its stages
+        cluster_arrive_relaxed();  // nobody leaves while others arrive at its mbarriers or send to its stages
         cluster_wait();
     }
 }
