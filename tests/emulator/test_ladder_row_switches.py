@@ -8,13 +8,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tilewright.errors import TilewrightError
 from tilewright.ladder.compiling import CompiledRung, compile_rung
 from tilewright.ladder.family import Family, Rung, load_family
 from tilewright.ladder.running import Operation, operation, reference_of, run_emulated
 from tilewright.ladder.specs import rung_spec
 from tilewright.settings import Settings
 
-RING = {"CLUSTER": 2, "WORKERS": 64, "PACKS": 2, "GROUP": 1, "STAGES": 3, "RESIDENT": 2, "CLUSTERS": 2, "TW_STREAM": 0}
+RING = {
+    "CLUSTER": 2,
+    "WORKERS": 64,
+    "PACKS": 2,
+    "GROUP": 1,
+    "STAGES": 3,
+    "RESIDENT": 2,
+    "CLUSTERS": 2,
+    "TW_STREAM": 0,
+    "WHOLE": 0,
+}
 WHOLE = {"R": 5, "C": 2048, "ld_x": 2056}  # what the ring holds of 16-bit elements
 RAGGED = {"R": 5, "C": 1800, "ld_x": 1808}
 Fill = Callable[[np.random.Generator, int], np.ndarray]
@@ -47,7 +58,7 @@ CASES: list[tuple[str, str, str, dict[str, int], dict[str, int], Fill, tuple[str
         ("Exp::between(own[g], rows[g].largest)", "Exp::between(rows[g].largest, rows[g].largest)"),
     ),
     (
-        "softmax", "10", "bfloat16", {"WHOLE": 1}, WHOLE, huge,
+        "softmax", "10", "bfloat16", {"WHOLE": 2048}, WHOLE, huge,
         ("const Exp exp(state.largest)", "const Exp exp(MINUS_INFINITY)"),
     ),
     (
@@ -55,7 +66,7 @@ CASES: list[tuple[str, str, str, dict[str, int], dict[str, int], Fill, tuple[str
         ("largest = next;", ""),
     ),
     (
-        "softmax", "12", "bfloat16", {"WHOLE": 1, "PACKS": 2}, WHOLE, huge,
+        "softmax", "12", "bfloat16", {"WHOLE": 2048, "PACKS": 2}, WHOLE, huge,
         ("Exp::between(largest, state.largest)", "1.0f"),
     ),
     (
@@ -67,7 +78,7 @@ CASES: list[tuple[str, str, str, dict[str, int], dict[str, int], Fill, tuple[str
         ("fmaxf(warp_sum(squares) - sum * sum * rate, 0.0f)", "warp_sum(squares)"),
     ),
     (
-        "layernorm", "08", "bfloat16", {"WHOLE": 1}, WHOLE, plain,
+        "layernorm", "08", "bfloat16", {"WHOLE": 2048}, WHOLE, plain,
         ("sum + pivot * rows.columns", "sum"),
     ),
     (
@@ -131,11 +142,32 @@ def test_switches_are_right_and_broken_twins_are_not(
 
 
 def test_rows_that_do_not_fill_all_packs_are_refused_where_all_are_said_to() -> None:
+    """By its launcher, and by the kernel itself."""
     family = load_family("rmsnorm")
-    rung = replace(family.rung("08"), defines={**RING, "WHOLE": 1}, claims=())
+    rung = replace(family.rung("08"), defines={**RING, "WHOLE": 2048}, claims=())
     compiled = built(family, rung, "float16")
     assert run_emulated(compiled, operation(family, "float16", WHOLE)).passed
-    assert not run_emulated(compiled, operation(family, "float16", RAGGED)).passed
+    with pytest.raises(TilewrightError, match="rows of the length that it is built for"):
+        run_emulated(compiled, operation(family, "float16", RAGGED))
+    unasked = built(family, replace(rung, needs={}), "float16")
+    assert not run_emulated(unasked, operation(family, "float16", RAGGED)).passed
+
+
+@pytest.mark.parametrize(
+    ("name", "which"), [("softmax", "10"), ("softmax", "12"), ("rmsnorm", "08"), ("layernorm", "08")]
+)
+def test_a_rung_as_a_card_has_it_is_judged_at_sets_that_it_takes(name: str, which: str) -> None:
+    """A card judges what is built for `default` at smaller sets: it stopped there, and the context was gone."""
+    family = load_family(name)
+    default = family.sizes["default"]
+    rung = replace(family.rung(which).at(default, "bfloat16"), claims=())
+    sets = family.emulated_sets(rung, default)
+    compiled = built(family, rung, "bfloat16")
+    assert sets
+    for size in sets:
+        assert run_emulated(compiled, operation(family, "bfloat16", family.sizes[size])).passed, size
+    long = {"R": 2048, "C": 65536, "ld_x": 65536}
+    assert family.emulated_sets(family.rung(which).at(long, "bfloat16"), long) == ()
 
 
 def test_sixteen_bytes_are_one_store() -> None:

@@ -201,11 +201,11 @@ def test_long_rows_lie_in_all_threads() -> None:
         assert 512 * at["CLUSTER"] * at["PACKS"] * (at["WORKERS"] // 32 - 1) < columns * 2
         return tuple(at[name] for name in ("CLUSTER", "WORKERS", "PACKS", "STAGES", "CLUSTERS", "WHOLE"))
 
-    assert made(32768) == (1, 512, 8, 3, 128, 1)
-    assert made(65536, 2048) == (2, 512, 8, 3, 64, 1)
-    assert made(131072, 1024) == (8, 512, 4, 4, 15, 1)
-    assert made(24576) == (1, 512, 6, 4, 128, 1)
-    assert made(49152, 66 * 5) == (2, 512, 6, 4, 66, 1)
+    assert made(32768) == (1, 512, 8, 3, 128, 32768)
+    assert made(65536, 2048) == (2, 512, 8, 3, 64, 65536)
+    assert made(131072, 1024) == (8, 512, 4, 4, 15, 131072)
+    assert made(24576) == (1, 512, 6, 4, 128, 24576)
+    assert made(49152, 66 * 5) == (2, 512, 6, 4, 66, 49152)
     assert made(100000) == (8, 416, 4, 4, 15, 0)
     assert made(24584) == (1, 448, 7, 3, 128, 0)
 

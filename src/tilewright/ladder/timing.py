@@ -283,14 +283,17 @@ def _judged(
     within: Mapping[str, int] | None = None,
 ) -> tuple[CompiledRung | None, str]:
     """A rung built for the card, and what is wrong with it there: "" where it passed at every small set (``within`` the
-    sizes that it is built for)."""
+    sizes that it is built for; at those themselves where it takes no others)."""
     try:
         compiled = compile_rung(rung_spec(family, rung, dtype), settings, arch_of(rung, executor.info))
     except TilewrightError as error:
         return None, error.message
-    for size in family.emulated_sets(rung, within):
+    sets = {size: small[size] for size in family.emulated_sets(rung, within)}
+    if within is not None and not sets:
+        sets = {"the sizes that it is built for": operation(family, dtype, within)}
+    for size, what in sets.items():
         with turns.shared():
-            done = run_on_gpu(compiled, small[size], executor)
+            done = run_on_gpu(compiled, what, executor)
         if not done.passed:
             return compiled, f"{size}: {done.message}"
     return compiled, ""

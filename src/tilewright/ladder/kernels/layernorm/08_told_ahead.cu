@@ -20,10 +20,10 @@
 #define CLUSTERS 2   // of the launch, at most
 #endif
 #ifndef WHOLE
-#define WHOLE 0  // 1: a row fills all packs
+#define WHOLE 0  // C, where a row fills all packs
 #endif
 constexpr int WARPS = WORKERS / 32, PARTS = CLUSTER * WARPS;
-using Row = Chunks<STAGES, PACKS, WHOLE>;
+using Row = Chunks<STAGES, PACKS, (WHOLE > 0)>;
 constexpr bool IS_PIVOTED = TW_T_BYTES == 2;     // sums and squares around an element come of one reading
 constexpr bool ARE_KEPT_PACKED = PACKS > 4;      // weights and biases, where their floats take too many registers
 

@@ -20,10 +20,10 @@
 #define CLUSTERS 2   // of the launch, at most
 #endif
 #ifndef WHOLE
-#define WHOLE 0  // 1: a row fills all packs
+#define WHOLE 0  // C, where a row fills all packs
 #endif
 constexpr int WARPS = WORKERS / 32, PARTS = CLUSTER * WARPS;
-using Row = Chunks<STAGES, PACKS, WHOLE>;
+using Row = Chunks<STAGES, PACKS, (WHOLE > 0)>;
 using Exp = Powers<TW_T_BYTES == 2>;
 
 __shared__ RowBoards<CLUSTER, WARPS, 2> boards;  // of a warp: its largest element, the sum of exp(x - largest)
