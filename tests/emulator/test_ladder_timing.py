@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright.emulator.executor import EmulatorExecutor
+from tilewright.errors import TilewrightError
 from tilewright.gpu.device import GpuInfo
 from tilewright.ladder import timing
 from tilewright.ladder.family import Family, Limit, load_family
@@ -27,6 +28,8 @@ SMALL = {"M": 64, "N": 96, "ld_x": 96}
 
 class Played(EmulatorExecutor):
     """The emulator, with what a stopwatch asks of a card. ``launched``: what was put on its stream."""
+
+    is_dead = False
 
     def __init__(self, info: GpuInfo) -> None:
         super().__init__(info.arch)
@@ -147,6 +150,22 @@ def test_a_wrong_rung_is_not_timed(card: dict[str, Any], tmp_path: Any) -> None:
     assert report.rungs[2].message == "N = 96; 03_padded takes at most 64"
     assert set(card["executor"].launched) == {"transpose"}
     assert len(card["executor"].launched) == 11
+
+
+def test_a_rung_that_takes_the_context_with_it_is_named(
+    card: dict[str, Any], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family = small_transpose()
+    broken = tmp_path / "02_shared.cu"
+    broken.write_text(family.rungs[1].file.read_text("utf-8").replace("tile[threadIdx.x][at]", "tile[at][threadIdx.x]"))
+    (tmp_path.parent / "include").mkdir(exist_ok=True)
+    rungs = (family.rungs[0], replace(family.rungs[1], file=broken), family.rungs[2])
+    monkeypatch.setattr(Played, "is_dead", True)
+    with pytest.raises(
+        TilewrightError, match=r"transpose 02_shared, float32, took the card's context .* ragged"
+    ) as told:
+        timed(replace(family, rungs=rungs))
+    assert (told.value.code, told.value.exit_code) == ("ladder/card_fault", 1)
 
 
 def test_a_rung_of_another_card_is_not_run_and_none_that_failed(card: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from tilewright.errors import TilewrightError
+from tilewright.errors import EXIT_CHECK_FAILED, TilewrightError
 from tilewright.gpu.buffers import DeviceArrays
 from tilewright.gpu.driver import DeviceError, allocate, checked, fill, release, synchronize
 from tilewright.gpu.executor import GpuExecutor, kernel_arguments
@@ -204,6 +204,9 @@ def bench(
     Args:
         plan: when to stop; by default 10 seconds a set.
         turns: with other processes at this card.
+
+    Raises:
+        TilewrightError: ``ladder/card_fault`` (exit 1): a rung took the card's context with it.
     """
     turns = turns or Turns()
     with turns.shared():
@@ -295,8 +298,18 @@ def _judged(
         with turns.shared():
             done = run_on_gpu(compiled, what, executor)
         if not done.passed:
+            _need_context(executor, family, rung, dtype, f"{size}: {done.message}")
             return compiled, f"{size}: {done.message}"
     return compiled, ""
+
+
+def _need_context(executor: GpuExecutor, family: Family, rung: Rung, dtype: str, why: str) -> None:
+    """All that this process would still run fails, PyTorch's kernels, too: say whose fault it is."""
+    if executor.is_dead:
+        again = f"tilewright ladder run {family.name} --rung {rung.name} --dtype {dtype} --size all"
+        hint = f"{again}: the emulator may say why; compute-sanitizer on the card. --rung leaves it out here."
+        message = f"{family.name} {rung.name}, {dtype}, took the card's context with it. {why}"
+        raise TilewrightError("ladder/card_fault", message, {}, hint, EXIT_CHECK_FAILED)
 
 
 def _timed(
