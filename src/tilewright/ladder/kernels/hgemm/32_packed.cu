@@ -2,6 +2,7 @@
 // tensor cores waiting. A first kernel writes both operands anew with such pitches, 16 bytes a thread, from words that it
 // shifts by half a word where rows begin there; then the ring of 22_specialised multiplies. What is copied is little
 // beside the product, and mostly still in L2 when it is read.
+#define TW_ANYWHERE 1
 #include "dependent.cuh"
 #include "stages.cuh"
 #include "walk.cuh"

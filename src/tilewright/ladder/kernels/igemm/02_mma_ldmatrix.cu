@@ -1,6 +1,7 @@
 // Tensor cores: a warp multiplies 16 x 32 by 32 x 8 bytes in one instruction. ldmatrix brings operands as it wants them:
 // made for halves, it moves 16 bytes of a row, four of them to a lane, and a lane's four neighbours along k are what one
 // register of this instruction holds. Both operands lie along k, so that none is turned on its way.
+#define TW_ANYWHERE 1
 #include "mma_s8.cuh"
 
 #ifndef TW_BM  // for the emulator; a card gets those of ladder.toml

@@ -2,6 +2,7 @@
 // whole 16 bytes only, and wgmma takes bytes along k only. A first kernel writes both operands anew, as both want them;
 // then blocks that stay multiply, and the next tile's operands come while a result is written. What is copied is little
 // beside the product, and mostly still in L2 when it is read.
+#define TW_ANYWHERE 1
 #include "dependent.cuh"
 #include "ring_s8.cuh"
 #include "walk.cuh"

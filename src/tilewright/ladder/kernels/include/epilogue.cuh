@@ -2,6 +2,10 @@
 // these there are is known when a rung is compiled: what is not there costs nothing.
 #pragma once
 
+#ifndef TW_ANYWHERE
+#define TW_ANYWHERE 0  // 1: arrays begin at any element, so pairs may lie at odd ones
+#endif
+
 #include "activations.cuh"
 #include "words.cuh"
 
@@ -37,7 +41,7 @@ __device__ __forceinline__ float finished(float sum, float alpha, float beta, fl
 template <bool IS_PAIR>
 __device__ __forceinline__ unsigned two_of(const TW_T* from, long long step, int left) {
     if (left <= 0) return 0;
-    if constexpr (IS_PAIR) {
+    if (IS_PAIR && (!TW_ANYWHERE || reinterpret_cast<size_t>(from) % 4 == 0)) {
         unsigned word;
         asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(word) : "l"(from));
         return word;

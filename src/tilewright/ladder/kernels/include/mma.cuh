@@ -2,6 +2,10 @@
 // the instruction that brings operands from shared memory as it wants them.
 #pragma once
 
+#ifndef TW_ANYWHERE
+#define TW_ANYWHERE 0  // 1: arrays begin at any element, so pairs may lie at odd ones
+#endif
+
 #include "elements.cuh"
 
 // Four 8 x 8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, 16 bytes; it gets two neighbours of row
@@ -63,7 +67,7 @@ __device__ __forceinline__ void store_pair(TW_T* to, float first, float second) 
 __device__ __forceinline__ void store_inside(TW_T* c, int row, int column, int M, int N, float first, float second) {
     if (row >= M || column >= N) return;
     TW_T* to = c + (long long)row * N + column;
-    if (N % 2 == 0) {
+    if (N % 2 == 0 && (!TW_ANYWHERE || reinterpret_cast<size_t>(c) % (2 * TW_T_BYTES) == 0)) {
         store_pair(to, first, second);
     } else {
         from_float(to[0], first);

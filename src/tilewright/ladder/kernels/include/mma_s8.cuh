@@ -2,6 +2,10 @@
 // range of int32 they wrap around, as additions of unsigned integers do.
 #pragma once
 
+#ifndef TW_ANYWHERE
+#define TW_ANYWHERE 0  // 1: arrays begin at any element, so pairs may lie at odd ones
+#endif
+
 #include "elements.cuh"
 
 #if TW_T_BYTES == 1  // the operands are the element type: one word for it, which makes values, as the other ones do
@@ -40,7 +44,7 @@ __device__ __forceinline__ void multiply_add(int (&sums)[4], const unsigned (&a)
 __device__ __forceinline__ void store_inside(int* c, int row, int column, int M, int N, int first, int second) {
     if (row >= M || column >= N) return;
     int* to = c + (long long)row * N + column;
-    if (N % 2 == 0) {
+    if (N % 2 == 0 && (!TW_ANYWHERE || reinterpret_cast<size_t>(c) % 8 == 0)) {
         *reinterpret_cast<int2*>(to) = make_int2(first, second);
     } else {
         to[0] = first;

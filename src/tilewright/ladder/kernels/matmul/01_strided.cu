@@ -1,6 +1,7 @@
 // Any strides: element after element comes from where it lies, and goes to rows of k in shared memory, where tensor cores
 // want them. Threads that are neighbours read neighbours, whichever way those lie in memory. What follows a product in a
 // layer is done to the sums while they are in registers.
+#define TW_ANYWHERE 1
 #include "mma.cuh"
 
 #ifndef TW_BM  // for the emulator; a card gets those of ladder.toml

@@ -2,6 +2,7 @@
 // of those. Tiles are as small as an instruction's, which makes many blocks, and the warps of a block share K, 16 at a time.
 // No warp wants what another has read: operands go straight to the registers of the one that multiplies them, all that a warp
 // takes of 256 k at once, and c and the biases with them. Sums meet in shared memory, and are added in the order of the warps.
+#define TW_ANYWHERE 1
 #include "dependent.cuh"
 #include "mma.cuh"
 

@@ -2,6 +2,7 @@
 // the tensor cores waiting, so a first kernel writes both operands anew with pitches of whole 16 bytes, along k or across it
 // as they lie; from words that it shifts by half a word where rows begin there. Then a ring multiplies. What is copied is
 // little beside the product, and mostly still in L2 when it is read.
+#define TW_ANYWHERE 1
 #include "batches.cuh"
 #include "dependent.cuh"
 #include "stages.cuh"

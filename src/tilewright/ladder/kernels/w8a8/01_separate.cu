@@ -1,5 +1,6 @@
 // As a program has it that multiplies and scales in two steps: the sums of the products go to memory, four bytes each, and
 // a second kernel reads them again, scales them by row and by column, adds the bias and rounds.
+#define TW_ANYWHERE 1
 #include "mma_s8.cuh"
 
 #include "dequantise.cuh"

@@ -1,4 +1,5 @@
 // Sums are scaled where they are, in registers: no sum goes to memory, and the result is half as many bytes.
+#define TW_ANYWHERE 1
 #include "mma_s8.cuh"
 
 #include "dequantise.cuh"

@@ -1,5 +1,6 @@
 // Little products of rows that begin anywhere, or lie across k: packing them is a launch, and no less than the product. Tiles
 // are little, which makes many blocks, and the warps of a block share k.
+#define TW_ANYWHERE 1
 #include "dependent.cuh"
 #include "little_bytes.cuh"
 
