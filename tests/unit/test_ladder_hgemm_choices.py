@@ -85,8 +85,8 @@ def test_all_shapes_together_are_ahead_of_torch_and_of_the_best_of_cublaslt() ->
     last = [timed(shape)[-1] for shape in SHAPES if shape not in UNTIMED]
     of_lt = [ratio / row["ratio"]["cublaslt"] for ratio, row in last if "cublaslt" in row["ratio"]]
     assert len(of_lt) >= 35
-    assert geometric_mean(ratio for ratio, _ in last) >= 1.03  # 1.034
-    assert geometric_mean(of_lt) >= 1.025  # 1.030, over 37
+    assert geometric_mean(ratio for ratio, _ in last) >= 1.03  # 1.032
+    assert geometric_mean(of_lt) >= 1.025  # 1.028, over 35
 
 
 SINCE = {(32, 4096, 4096)}  # got lines that leave L2 first then, and lost by it
