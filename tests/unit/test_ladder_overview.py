@@ -26,9 +26,7 @@ def test_the_page_is_what_the_records_say() -> None:
 def test_a_loss_is_counted_and_listed() -> None:
     report = next(r for r in RECORDS if r.family == "add")
     first = next(p for p in report.points if p.ratio is not None)
-    before, after = (
-        overview([replace(report, points=(replace(first, ratio=ratio), *report.points[1:]))]) for ratio in (0.97, 0.969)
-    )
+    before, after = (overview([replace(report, points=(replace(first, ratio=ratio),))]) for ratio in (0.97, 0.969))
     assert "| add |" not in before.partition("## Losses")[2]
     assert after.partition("## Losses")[2].count("| add |") == 1
     assert "; 0 have less" in before
