@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from ladder_twins import twin_of
 
 from tilewright.ladder.compiling import CompiledRung, compile_rung
 from tilewright.ladder.family import load_family
@@ -26,10 +27,8 @@ SHIPPED = {"TW_ALIGN": 16, "TW_PACKS": 2}
 
 
 def built(old: str = "", new: str = "", **defines: int) -> CompiledRung:
-    text = RUNG.file.read_text("utf-8")
-    assert old in text
     spec = rung_spec(FAMILY, replace(RUNG, defines={**RUNG.defines, **SHIPPED, **defines}), "bfloat16")
-    return compile_rung(spec, Settings.from_environment(), text=text.replace(old, new) if old else None)
+    return compile_rung(spec, Settings.from_environment(), text=twin_of(RUNG.file, old, new) if old else None)
 
 
 @pytest.mark.parametrize("sizes", [ODD, *EDGES], ids=lambda sizes: "x".join(str(n) for n in sizes.values()))

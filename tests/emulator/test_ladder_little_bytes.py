@@ -9,16 +9,16 @@ from functools import cache
 
 import numpy as np
 import pytest
+from ladder_twins import twin_of
 
 from tilewright.ladder.compiling import CompiledRung, compile_rung
 from tilewright.ladder.family import load_family
 from tilewright.ladder.running import RungRun, operation, run_emulated
-from tilewright.ladder.specs import INCLUDE, rung_spec
+from tilewright.ladder.specs import rung_spec
 from tilewright.settings import Settings
 
 RUNGS = {"igemm": "26_little", "w8a8": "23_little"}
 FAMILIES = {name: load_family(name) for name in RUNGS}
-HEADER = "little_bytes.cuh"
 # Of what is built for it alone, one in so many is looked at.
 EVERY = int(os.environ.get("TILEWRIGHT_IGEMM_MUTANTS", "3"))
 
@@ -42,14 +42,9 @@ EDGES = [
 def built(family: str, old: str = "", new: str = "", shape: tuple[int, int, int] = (16, 16, 4)) -> CompiledRung:
     """The rung, or its twin that has ``new`` in the place of ``old``, in its file or in the header."""
     rung = FAMILIES[family].rung(RUNGS[family])
-    text = rung.file.read_text("utf-8")
-    if old and old not in text:
-        header = (INCLUDE / HEADER).read_text("utf-8").replace("#pragma once", "")
-        text = text.replace(f'#include "{HEADER}"', header)
-    assert old in text
     defines = {**rung.defines, **dict(zip(("TW_BM", "TW_BN", "TW_WARPS"), shape, strict=True))}
     spec = rung_spec(FAMILIES[family], replace(rung, defines=defines), rung.dtypes[0])
-    return compile_rung(spec, Settings.from_environment(), text=text.replace(old, new) if old else None)
+    return compile_rung(spec, Settings.from_environment(), text=twin_of(rung.file, old, new) if old else None)
 
 
 def run(compiled: CompiledRung, of: Mapping[str, int]) -> RungRun:

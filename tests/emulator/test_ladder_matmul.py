@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from ladder_twins import twin_of
 
 from tilewright.errors import TilewrightError
 from tilewright.ladder.compiling import CompiledRung, compile_rung
@@ -76,10 +77,8 @@ def built(
     name: str, of: tuple[tuple[str, int], ...], dtype: str, tiles: tuple[tuple[str, int], ...], old: str, new: str
 ) -> CompiledRung:
     rung = FAMILY.rung(name).at(dict(of), dtype)
-    text = rung.file.read_text("utf-8")
-    assert old in text
     spec = rung_spec(FAMILY, replace(rung, defines={**rung.defines, **dict(tiles)}), dtype)
-    return compile_rung(spec, Settings.from_environment(), text=text.replace(old, new) if old else text)
+    return compile_rung(spec, Settings.from_environment(), text=twin_of(rung.file, old, new) if old else None)
 
 
 def run(

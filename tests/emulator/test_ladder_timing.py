@@ -12,6 +12,7 @@ import pytest
 from tilewright.emulator.executor import EmulatorExecutor
 from tilewright.errors import TilewrightError
 from tilewright.gpu.device import GpuInfo
+from tilewright.gpu.driver import DeviceError
 from tilewright.ladder import timing
 from tilewright.ladder.family import Family, Limit, load_family
 from tilewright.ladder.predicting import CardRates
@@ -166,6 +167,32 @@ def test_a_rung_that_takes_the_context_with_it_is_named(
     ) as told:
         timed(replace(family, rungs=rungs))
     assert (told.value.code, told.value.exit_code) == ("ladder/card_fault", 1)
+
+
+def test_a_card_that_is_lost_while_timing_says_which_rungs_ran(
+    card: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object) -> None:
+        monkeypatch.setattr(Played, "is_dead", True)
+        raise DeviceError("CUDA_ERROR_LAUNCH_FAILED", "719")
+
+    monkeypatch.setattr(timing, "sample", lost)
+    why = "transpose 01_naive or 02_shared or 03_padded, float32, took the card's context .* while timing"
+    with pytest.raises(TilewrightError, match=why):
+        timed(small_transpose())
+
+
+def test_a_rung_that_takes_no_smaller_set_is_judged_at_its_own(card: dict[str, Any], tmp_path: Any) -> None:
+    family = small_transpose()
+    needs = {"rows of the length that it is built for": "(EXACT == 0) + (M == EXACT)"}
+    exact = replace(family.rungs[1], defines={"EXACT": 0}, sized={"EXACT": "M"}, needs=needs)
+    broken = tmp_path / "02_shared.cu"
+    text = exact.file.read_text("utf-8")
+    broken.write_text(text.replace("tile[threadIdx.x][at]", "tile[EXACT ? at : threadIdx.x][EXACT ? threadIdx.x : at]"))
+    (tmp_path.parent / "include").mkdir(exist_ok=True)
+    rows = [timed(replace(family, rungs=(rung,))).rungs[0] for rung in (exact, replace(exact, file=broken))]
+    assert [row.verdict for row in rows] == ["passed", "failed"]
+    assert rows[1].message.startswith("the sizes that it is built for: ")
 
 
 def test_a_rung_of_another_card_is_not_run_and_none_that_failed(card: dict[str, Any]) -> None:

@@ -298,17 +298,17 @@ def _judged(
         with turns.shared():
             done = run_on_gpu(compiled, what, executor)
         if not done.passed:
-            _need_context(executor, family, rung, dtype, f"{size}: {done.message}")
+            _need_context(executor, family, dtype, (rung.name,), f"{size}: {done.message}")
             return compiled, f"{size}: {done.message}"
     return compiled, ""
 
 
-def _need_context(executor: GpuExecutor, family: Family, rung: Rung, dtype: str, why: str) -> None:
-    """All that this process would still run fails, PyTorch's kernels, too: say whose fault it is."""
+def _need_context(executor: GpuExecutor, family: Family, dtype: str, rungs: tuple[str, ...], why: str) -> None:
+    """Without a context all that this process would still run fails, PyTorch's kernels, too: say whose fault it is."""
     if executor.is_dead:
-        again = f"tilewright ladder run {family.name} --rung {rung.name} --dtype {dtype} --size all"
-        hint = f"{again}: the emulator may say why; compute-sanitizer on the card. --rung leaves it out here."
-        message = f"{family.name} {rung.name}, {dtype}, took the card's context with it. {why}"
+        again = f"tilewright ladder run {family.name} --rung {rungs[0]} --dtype {dtype} --size all"
+        hint = f"{again}: the emulator may say why; compute-sanitizer on the card. --rung leaves others out here."
+        message = f"{family.name} {' or '.join(rungs)}, {dtype}, took the card's context with it. {why}"
         raise TilewrightError("ladder/card_fault", message, {}, hint, EXIT_CHECK_FAILED)
 
 
@@ -339,6 +339,7 @@ def _timed(
             samples = sample(stopwatch, list(ready), plan)
     except DeviceError as error:
         why = f"the GPU failed while timing: {executor.bury(error)}"
+        _need_context(executor, family, dtype, tuple(ready), why)
         return [replace(r, message=why) if r.rung in ready else r for r in out]
     base = next(iter(samples.values()))
     total_bytes, flops = (figure(text, family, sizes, dtype) for text in (family.bytes, family.flops))

@@ -4,6 +4,7 @@
 // beside the product, and mostly still in L2 when it is read.
 #define TW_ANYWHERE 1
 #include "dependent.cuh"
+#include "packed_halves.cuh"
 #include "stages.cuh"
 #include "walk.cuh"
 #include "wgmma.cuh"
@@ -31,33 +32,6 @@ constexpr int PACKERS = 256;         // threads of a block of the first kernel
 constexpr int PACKS = TW_PACKS;      // of 16 bytes, a thread
 constexpr int ALIGN = TW_ALIGN / 2;  // elements: packed rows begin at multiples of so many, 64 of them are a line of L2
 
-// Eight elements of a row of so many, from `column` on; zeros behind its end.
-__device__ __forceinline__ uint4 eight_of(const TW_T* row, int column, int columns) {
-    const TW_T* from = row + column;
-    const bool is_between = column > 0 && column + 8 < columns;  // neighbours on both sides may be read, and thrown away
-    unsigned words[4];
-    if (is_between) {
-        const unsigned long long address = reinterpret_cast<unsigned long long>(from);
-        const unsigned* whole = reinterpret_cast<const unsigned*>(address & ~3ull);
-        const unsigned shift = address & 2 ? 16 : 0;
-        unsigned read[5];
-        #pragma unroll
-        for (int w = 0; w < 4; ++w) read[w] = __ldg(whole + w);
-        read[4] = shift ? __ldg(whole + 4) : 0;
-        #pragma unroll
-        for (int w = 0; w < 4; ++w) words[w] = __funnelshift_r(read[w], read[w + 1], shift);
-    } else {
-        const unsigned short* bits = reinterpret_cast<const unsigned short*>(from);
-        #pragma unroll
-        for (int w = 0; w < 4; ++w) {
-            const unsigned low = column + w * 2 < columns ? bits[w * 2] : 0;
-            const unsigned high = column + w * 2 + 1 < columns ? bits[w * 2 + 1] : 0;
-            words[w] = low | high << 16;
-        }
-    }
-    return make_uint4(words[0], words[1], words[2], words[3]);
-}
-
 extern "C" __global__ void __launch_bounds__(PACKERS)
 pack(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ a_rows, TW_T* __restrict__ b_rows, int M,
      int N, int K, int ld_a, int ld_b) {
@@ -74,9 +48,9 @@ pack(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__ 
     for (int i = 0; i < PACKS; ++i) {
         const unsigned at = (blockIdx.x * PACKS + i) * PACKERS + threadIdx.x;
         if (at < all_a)
-            packs[i] = eight_of(a + (long long)(at / of_a) * ld_a, at % of_a * 8, K);
+            packs[i] = eight_of(a + (long long)(at / of_a) * ld_a, 1, at % of_a * 8, K);
         else if (at < all)
-            packs[i] = eight_of(b + (long long)((at - all_a) / of_b) * ld_b, (at - all_a) % of_b * 8, N);
+            packs[i] = eight_of(b + (long long)((at - all_a) / of_b) * ld_b, 1, (at - all_a) % of_b * 8, N);
     }
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
