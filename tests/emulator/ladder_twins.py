@@ -9,8 +9,7 @@ from tilewright.ladder.specs import INCLUDE
 
 
 def twin_of(file: Path, old: str, new: str) -> str:
-    """The text of a kernel with ``new`` in the place of ``old``, in its file, or in the header of its own that has it and
-    is then written out."""
+    """A kernel's text with ``new`` in the place of ``old``: in its file, or in a header, which is then written out."""
     text = file.read_text("utf-8")
     if old not in text:
         for line, name in re.findall(r'(#include "([^"]+)")', text):
