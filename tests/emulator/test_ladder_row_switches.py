@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from test_ladder_starts import shifted
 
 from tilewright.errors import TilewrightError
 from tilewright.ladder.compiling import CompiledRung, compile_rung
@@ -28,6 +29,8 @@ RING = {
 }
 WHOLE = {"R": 5, "C": 2048, "ld_x": 2056}  # what the ring holds of 16-bit elements
 RAGGED = {"R": 5, "C": 1800, "ld_x": 1808}
+ODD = {"R": 5, "C": 1801, "ld_x": 1803}  # rows of 16-bit elements begin in a word and between two in turn
+WORDS = {"WORKERS": 160, "PIECES": 6, "LATE": 1, "BLOCKS": 3}
 Fill = Callable[[np.random.Generator, int], np.ndarray]
 
 
@@ -101,6 +104,27 @@ CASES: list[tuple[str, str, str, dict[str, int], dict[str, int], Fill, tuple[str
         "add_layernorm", "05", "float32", {"WORKERS": 160, "PIECES": 3, "WIDTH": 4, "HELD": 0, "LATE": 1, "BLOCKS": 3},
         RAGGED, plain, ("bias + first + column", "bias + first"),
     ),
+    # Rows in no packs, some in the middle of a word.
+    (
+        "layernorm", "07", "float32", {"WORKERS": 160, "PIECES": 6, "WIDTH": 2, "HELD": 1, "LATE": 1, "BLOCKS": 3},
+        ODD, plain, ("make_row<1, PIECES * WIDTH>", "make_row<1, PIECES>"),
+    ),
+    (
+        "rmsnorm", "07", "float32", {"WORKERS": 160, "PIECES": 12, "WIDTH": 1, "HELD": 1, "LATE": 1, "BLOCKS": 3},
+        ODD, plain, ("first + i * WORKERS * ACROSS", "first"),
+    ),
+    (
+        "add_layernorm", "05", "float32", {"WORKERS": 160, "PIECES": 12, "WIDTH": 1, "HELD": 1, "LATE": 1, "BLOCKS": 3},
+        ODD, plain, ("bias + first + column", "bias + first"),
+    ),
+    (
+        "add_rmsnorm", "05", "float32", {"WORKERS": 160, "PIECES": 6, "WIDTH": 2, "HELD": 1, "LATE": 1, "BLOCKS": 3},
+        ODD, plain, ("make_row<1, PIECES * WIDTH>", "make_row<1, PIECES>"),
+    ),
+    ("layernorm", "09", "bfloat16", WORDS, ODD, plain, ("load_pair<IS_WORD>(bias + first", "load_pair<IS_WORD>(bias")),
+    ("rmsnorm", "09", "bfloat16", WORDS, ODD, plain, ("SLOTS = power_of_two_from(WARPS)", "SLOTS = WARPS")),
+    ("add_layernorm", "06", "bfloat16", WORDS, ODD, plain, ("SLOTS = power_of_two_from(WARPS)", "SLOTS = WARPS")),
+    ("add_rmsnorm", "06", "bfloat16", WORDS, ODD, plain, ("load_bits<1>(weight + first", "load_bits<1>(weight")),
 ]  # fmt: skip
 
 
@@ -139,6 +163,70 @@ def test_switches_are_right_and_broken_twins_are_not(
     text = rung.file.read_text("utf-8")
     assert breakage[0] in text
     assert not run_emulated(built(family, rung, dtype, text.replace(*breakage)), what).passed
+
+
+# Of a kernel for words: a broken twin, and whether it shows where weights begin in words as the row does.
+SLOTS = ("SLOTS = power_of_two_from(WARPS)", "SLOTS = WARPS")
+LAST = ("threadIdx.x == WORKERS - 2 &&", "threadIdx.x == WORKERS &&")
+PAIR = ("upper = load_bits<1>(from + 1)", "upper = load_bits<1>(from)")
+TWINS = [
+    ("layernorm", "09", SLOTS, 0),
+    ("layernorm", "09", LAST, 1),
+    ("layernorm", "09", PAIR, 0),
+    ("layernorm", "09", ("load_pair<IS_WORD>(bias + first + i", "load_pair<IS_WORD>(bias + first + 2 * i"), 1),
+    ("rmsnorm", "09", SLOTS, 0),
+    ("rmsnorm", "09", LAST, 1),
+    ("rmsnorm", "09", PAIR, 0),
+    ("rmsnorm", "09", ("load_pair<IS_WORD>(weight + first + i", "load_pair<IS_WORD>(weight + first + 2 * i"), 1),
+    ("add_layernorm", "06", SLOTS, 0),
+    ("add_layernorm", "06", LAST, 1),
+    ("add_layernorm", "06", ("load_bits<1>((k ? bias : weight) + first + i * WORKERS * 2 + 1)", "Bits<1>()"), 1),
+    ("add_rmsnorm", "06", SLOTS, 0),
+    ("add_rmsnorm", "06", LAST, 1),
+    ("add_rmsnorm", "06", (" = load_bits<1>(weight + first + i", " = load_bits<1>(weight + first + 2 * i"), 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "which", "breakage", "begins"), TWINS)
+def test_words_of_rows_with_an_element_at_both_ends(
+    name: str, which: str, breakage: tuple[str, str], begins: int
+) -> None:
+    """Every row begins in the middle of a word and ends in one; weights and biases do, or do not."""
+    family = load_family(name)
+    rung = replace(family.rung(which), defines={"WORKERS": 96, "PIECES": 4, "LATE": 1, "BLOCKS": 3}, claims=())
+    text = rung.file.read_text("utf-8")
+    rows = dict.fromkeys(("x", "y", *(("residual", "total") if name.startswith("add_") else ())), 1)
+    offsets = {**rows, "weight": begins, **({"bias": begins} if "layernorm" in name else {})}
+    wide, less = {"R": 3, "C": 641, "ld_x": 650}, {"C": 1}
+    done = shifted(family, rung, text, offsets, wide, less)
+    assert done.passed, done.message
+    assert breakage[0] in text
+    assert not shifted(family, rung, text.replace(*breakage), offsets, wide, less).passed
+
+
+# Many rows in no packs: columns, and what would spill where `sized` says something else of one define.
+SPILLS = [
+    ("layernorm", "07", "float32", 2497, {"BLOCKS": 7}),
+    ("layernorm", "07", "bfloat16", 4610, {"HELD": 1}),
+    ("layernorm", "09", "bfloat16", 4051, {"BLOCKS": 6}),
+    ("add_layernorm", "05", "bfloat16", 4610, {"HELD": 1}),
+    ("add_rmsnorm", "05", "float32", 3330, {"BLOCKS": 3}),
+    ("add_rmsnorm", "05", "float32", 5762, {"HELD": 1}),
+    ("add_rmsnorm", "05", "bfloat16", 4610, {"HELD": 1}),
+]
+
+
+@pytest.mark.parametrize(("name", "which", "dtype", "columns", "change"), SPILLS)
+def test_rows_in_no_packs_spill_nothing(
+    name: str, which: str, dtype: str, columns: int, change: dict[str, int]
+) -> None:
+    family = load_family(name)
+    rung = replace(family.rung(which).at({"R": 20000, "C": columns, "ld_x": columns}, dtype), claims=())
+    spilled = []
+    for defines in ({}, change):
+        spec = rung_spec(family, replace(rung, defines={**rung.defines, **defines}), dtype)
+        spilled.append(compile_rung(spec, Settings.from_environment(), "sm_90a").spill_bytes)
+    assert spilled[0] == 0 < spilled[1]
 
 
 def test_rows_that_do_not_fill_all_packs_are_refused_where_all_are_said_to() -> None:

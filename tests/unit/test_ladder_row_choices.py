@@ -150,6 +150,136 @@ MEASURED = {
         "05_weights_ahead WORKERS=512 PIECES=6 LATE=1 BLOCKS=2": 199.97,
         "02_fused": 202.03,
     },
+    # Rows in no packs of 16 bytes.
+    ("layernorm", "float32", 20000, 5003): {
+        "07_one_barrier WORKERS=384 PIECES=14 LATE=1 BLOCKS=3": 229.76,
+        "07_one_barrier WORKERS=448 PIECES=12 LATE=1 BLOCKS=3": 232.54,
+        "07_one_barrier WORKERS=320 PIECES=16 LATE=1 BLOCKS=4": 245.42,
+    },
+    ("layernorm", "float32", 4096, 4097): {
+        "07_one_barrier WORKERS=320 PIECES=13 LATE=1 BLOCKS=4": 44.37,
+        "07_one_barrier WORKERS=288 PIECES=15 LATE=1 BLOCKS=4": 44.64,
+        "07_one_barrier WORKERS=416 PIECES=10 LATE=1 BLOCKS=3": 46.08,
+    },
+    ("layernorm", "float32", 30000, 3001): {
+        "07_one_barrier WORKERS=256 PIECES=12 LATE=1 BLOCKS=5": 190.05,
+        "07_one_barrier WORKERS=320 PIECES=10 LATE=1 BLOCKS=4": 205.25,
+        "07_one_barrier WORKERS=384 PIECES=8 LATE=0 BLOCKS=3": 228.22,
+    },
+    ("layernorm", "float32", 30000, 2051): {
+        "07_one_barrier WORKERS=192 PIECES=11 LATE=1 BLOCKS=7": 132.21,
+        "07_one_barrier WORKERS=160 PIECES=13 LATE=1 BLOCKS=8": 134.40,
+        "07_one_barrier WORKERS=192 PIECES=11 LATE=1 BLOCKS=1": 135.02,
+    },
+    ("layernorm", "float32", 16000, 6001): {
+        "07_one_barrier WORKERS=384 PIECES=16 LATE=1 BLOCKS=3": 215.36,
+        "07_one_barrier WORKERS=448 PIECES=14 LATE=1 BLOCKS=3": 218.91,
+        "07_one_barrier WORKERS=512 PIECES=12 LATE=1 BLOCKS=1": 242.27,
+    },
+    ("layernorm", "float32", 16000, 8191): {
+        "07_one_barrier WORKERS=512 PIECES=16 LATE=1 BLOCKS=2": 307.94,
+        "07_one_barrier WORKERS=608 PIECES=14 LATE=1 BLOCKS=2": 309.44,
+        "07_one_barrier WORKERS=704 PIECES=12 LATE=1 BLOCKS=1": 419.23,
+    },
+    ("layernorm", "bfloat16", 20000, 5002): {
+        "07_one_barrier WORKERS=256 PIECES=10 LATE=1 BLOCKS=5": 123.36,
+        "07_one_barrier WORKERS=320 PIECES=8 LATE=1 BLOCKS=4": 134.30,
+        "07_one_barrier WORKERS=448 PIECES=6 LATE=1 BLOCKS=3": 152.67,
+    },
+    ("layernorm", "bfloat16", 20000, 5003): {
+        "09_words WORKERS=256 PIECES=10 LATE=1 BLOCKS=5": 140.78,
+        "09_words WORKERS=320 PIECES=8 LATE=0 BLOCKS=4": 152.48,
+        "09_words WORKERS=320 PIECES=8 LATE=1 BLOCKS=4": 157.55,
+    },
+    ("layernorm", "bfloat16", 16000, 8191): {
+        "09_words WORKERS=416 PIECES=10 LATE=1 BLOCKS=3": 185.79,
+        "09_words WORKERS=512 PIECES=8 LATE=1 BLOCKS=2": 239.63,
+    },
+    ("rmsnorm", "float32", 20000, 5003): {
+        "07_weights_ahead WORKERS=512 PIECES=10 LATE=1 BLOCKS=2": 203.04,
+        "07_weights_ahead WORKERS=448 PIECES=12 LATE=1 BLOCKS=3": 204.74,
+        "07_weights_ahead WORKERS=640 PIECES=8 LATE=1 BLOCKS=2": 205.41,
+    },
+    ("rmsnorm", "float32", 30000, 3001): {
+        "07_weights_ahead WORKERS=256 PIECES=12 LATE=1 BLOCKS=5": 179.79,
+        "07_weights_ahead WORKERS=384 PIECES=8 LATE=1 BLOCKS=1": 181.57,
+        "07_weights_ahead WORKERS=384 PIECES=8 LATE=1 BLOCKS=3": 181.73,
+    },
+    ("rmsnorm", "bfloat16", 20000, 5003): {
+        "09_words WORKERS=320 PIECES=8 LATE=1 BLOCKS=1": 118.67,
+        "09_words WORKERS=320 PIECES=8 LATE=1 BLOCKS=4": 119.38,
+        "09_words WORKERS=320 PIECES=8 LATE=0 BLOCKS=4": 119.84,
+    },
+    ("rmsnorm", "bfloat16", 30000, 3001): {
+        "09_words WORKERS=192 PIECES=8 LATE=1 BLOCKS=7": 99.17,
+        "09_words WORKERS=160 PIECES=10 LATE=1 BLOCKS=8": 100.45,
+        "09_words WORKERS=192 PIECES=8 LATE=0 BLOCKS=7": 102.66,
+    },
+    ("rmsnorm", "bfloat16", 16000, 8191): {
+        "09_words WORKERS=512 PIECES=8 LATE=1 BLOCKS=2": 168.99,
+        "09_words WORKERS=512 PIECES=8 LATE=0 BLOCKS=2": 192.42,
+    },
+    ("add_layernorm", "float32", 20000, 5003): {
+        "05_one_barrier WORKERS=640 PIECES=8 LATE=1 BLOCKS=1": 420.54,
+        "05_one_barrier WORKERS=640 PIECES=8 LATE=1 BLOCKS=2": 420.70,
+        "05_one_barrier WORKERS=512 PIECES=10 LATE=1 BLOCKS=2": 421.47,
+    },
+    ("add_layernorm", "float32", 4096, 4097): {
+        "05_one_barrier WORKERS=544 PIECES=8 LATE=1 BLOCKS=1": 78.51,
+        "05_one_barrier WORKERS=544 PIECES=8 LATE=1 BLOCKS=2": 78.69,
+        "05_one_barrier WORKERS=544 PIECES=8 LATE=0 BLOCKS=2": 80.38,
+    },
+    ("add_layernorm", "float32", 30000, 2051): {
+        "05_one_barrier WORKERS=288 PIECES=8 LATE=1 BLOCKS=4": 254.02,
+        "05_one_barrier WORKERS=224 PIECES=10 LATE=1 BLOCKS=6": 286.69,
+    },
+    ("add_layernorm", "float32", 16000, 8191): {
+        "05_one_barrier WORKERS=1024 PIECES=8 LATE=1 BLOCKS=1": 613.95,
+        "05_one_barrier WORKERS=832 PIECES=10 LATE=1 BLOCKS=1": 622.69,
+    },
+    ("add_layernorm", "bfloat16", 20000, 5002): {
+        "05_one_barrier WORKERS=320 PIECES=8 LATE=1 BLOCKS=4": 212.96,
+        "05_one_barrier WORKERS=448 PIECES=6 LATE=1 BLOCKS=3": 216.64,
+    },
+    ("add_layernorm", "bfloat16", 20000, 5003): {
+        "06_words WORKERS=320 PIECES=8 LATE=1 BLOCKS=1": 225.60,
+        "06_words WORKERS=320 PIECES=8 LATE=1 BLOCKS=4": 227.90,
+        "06_words WORKERS=448 PIECES=6 LATE=1 BLOCKS=3": 229.54,
+    },
+    ("add_layernorm", "bfloat16", 16000, 8191): {
+        "06_words WORKERS=512 PIECES=8 LATE=1 BLOCKS=1": 298.88,
+        "06_words WORKERS=512 PIECES=8 LATE=1 BLOCKS=2": 298.98,
+        "06_words WORKERS=704 PIECES=6 LATE=1 BLOCKS=1": 401.44,
+    },
+    ("add_rmsnorm", "float32", 20000, 5003): {
+        "05_weights_ahead WORKERS=640 PIECES=8 LATE=1 BLOCKS=2": 407.84,
+        "05_weights_ahead WORKERS=640 PIECES=8 LATE=0 BLOCKS=2": 408.03,
+        "05_weights_ahead WORKERS=640 PIECES=8 LATE=1 BLOCKS=1": 408.54,
+    },
+    ("add_rmsnorm", "float32", 20000, 5002): {
+        "05_weights_ahead WORKERS=640 PIECES=4 LATE=1 BLOCKS=2": 396.00,
+        "05_weights_ahead WORKERS=448 PIECES=6 LATE=1 BLOCKS=3": 403.57,
+    },
+    ("add_rmsnorm", "float32", 16000, 6001): {
+        "05_weights_ahead WORKERS=608 PIECES=10 LATE=1 BLOCKS=2": 401.12,
+        "05_weights_ahead WORKERS=768 PIECES=8 LATE=1 BLOCKS=1": 442.27,
+        "05_weights_ahead WORKERS=768 PIECES=8 LATE=0 BLOCKS=1": 458.82,
+    },
+    ("add_rmsnorm", "float32", 16000, 8191): {
+        "05_weights_ahead WORKERS=832 PIECES=10 LATE=1 BLOCKS=1": 585.46,
+        "05_weights_ahead WORKERS=1024 PIECES=8 LATE=1 BLOCKS=1": 611.63,
+        "05_weights_ahead WORKERS=1024 PIECES=8 LATE=0 BLOCKS=1": 721.52,
+    },
+    ("add_rmsnorm", "bfloat16", 20000, 5003): {
+        "06_words WORKERS=320 PIECES=8 LATE=1 BLOCKS=1": 213.33,
+        "06_words WORKERS=320 PIECES=8 LATE=1 BLOCKS=4": 219.76,
+        "06_words WORKERS=448 PIECES=6 LATE=1 BLOCKS=3": 221.22,
+    },
+    ("add_rmsnorm", "bfloat16", 4096, 4097): {
+        "06_words WORKERS=352 PIECES=6 LATE=1 BLOCKS=3": 42.02,
+        "06_words WORKERS=288 PIECES=8 LATE=1 BLOCKS=4": 42.05,
+        "06_words WORKERS=288 PIECES=8 LATE=1 BLOCKS=1": 42.05,
+    },
 }
 
 

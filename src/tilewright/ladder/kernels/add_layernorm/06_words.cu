@@ -10,10 +10,16 @@
 #include "share.cuh"
 
 #ifndef WORKERS
-#define WORKERS 128  // threads of a row: a power of two
+#define WORKERS 128  // threads of a row: whole warps
 #define PIECES 8     // words of a thread
 #endif
-constexpr int WARPS = WORKERS / 32;
+#ifndef LATE
+#define LATE 0  // 1: weights and biases are asked for behind the barrier: fewer registers, and more blocks an SM
+#endif
+#ifndef BLOCKS
+#define BLOCKS 1  // of an SM, at least
+#endif
+constexpr int WARPS = WORKERS / 32, SLOTS = power_of_two_from(WARPS);
 static_assert(WORKERS % 32 == 0 && TW_T_BYTES == 2, "whole warps, half words");
 
 // Elements of the row that a warp has; the last one has those in no word.
@@ -45,7 +51,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* residual, co
         #pragma unroll
         for (int i = 0; i < PIECES; ++i) {
             lower[k][i] = upper[k][i] = {};
-            if (i * WORKERS * 2 < left) {
+            if (!LATE && i * WORKERS * 2 < left) {
                 lower[k][i] = load_bits_in_order<1>((k ? bias : weight) + first + i * WORKERS * 2);
                 upper[k][i] = load_bits_in_order<1>((k ? bias : weight) + first + i * WORKERS * 2 + 1);
             }
@@ -83,13 +89,20 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* residual, co
     const float apart_end = loose >= 0 ? end[0] - own_mean : 0.0f;
     squares = warp_sum(squares + apart_end * apart_end);
     const float4 state = met(states, make_float4(elements, sum, own_mean, squares));
-    const float mean = group_sum<WARPS>(state.y) * rate;
+    const float mean = group_sum<SLOTS>(state.y) * rate;
     const float apart = state.z - mean;
-    const float square = group_sum<WARPS>(state.w + (state.x > 0.0f ? apart * apart * state.x : 0.0f));
+    const float square = group_sum<SLOTS>(state.w + (state.x > 0.0f ? apart * apart * state.x : 0.0f));
     const float scale = rsqrtf(square * rate + epsilon);
     #pragma unroll
     for (int i = 0; i < PIECES; ++i) {
         float factor[2][1], shift[2][1];
+        if (LATE && i * WORKERS * 2 < left) {
+            #pragma unroll
+            for (int k = 0; k < 2; ++k) {
+                lower[k][i] = load_bits<1>((k ? bias : weight) + first + i * WORKERS * 2);
+                upper[k][i] = load_bits<1>((k ? bias : weight) + first + i * WORKERS * 2 + 1);
+            }
+        }
         unpack(factor[0], lower[0][i]);
         unpack(factor[1], upper[0][i]);
         unpack(shift[0], lower[1][i]);
@@ -129,7 +142,7 @@ __device__ __forceinline__ void make_row_by_elements(const TW_T* x, const TW_T* 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(WORKERS)
+extern "C" __global__ void __launch_bounds__(WORKERS, BLOCKS)
 add_layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, const TW_T* __restrict__ weight,
               const TW_T* __restrict__ bias, TW_T* __restrict__ total, TW_T* __restrict__ y, int R, int C,
               long long ld_x, float epsilon) {

@@ -9,10 +9,16 @@
 #include "share.cuh"
 
 #ifndef WORKERS
-#define WORKERS 128  // threads of a row: a power of two
+#define WORKERS 128  // threads of a row: whole warps
 #define PIECES 8     // words of a thread
 #endif
-constexpr int WARPS = WORKERS / 32;
+#ifndef LATE
+#define LATE 0  // 1: weights are asked for behind the barrier: fewer registers, and more blocks an SM
+#endif
+#ifndef BLOCKS
+#define BLOCKS 1  // of an SM, at least
+#endif
+constexpr int WARPS = WORKERS / 32, SLOTS = power_of_two_from(WARPS);
 static_assert(WORKERS % 32 == 0 && TW_T_BYTES == 2, "whole warps, half words");
 
 // Which element in no word a thread has; none, if it is negative.
@@ -33,7 +39,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* residual, co
     #pragma unroll
     for (int i = 0; i < PIECES; ++i) {
         lower[i] = upper[i] = {};
-        if (i * WORKERS * 2 < left) {
+        if (!LATE && i * WORKERS * 2 < left) {
             lower[i] = load_bits_in_order<1>(weight + first + i * WORKERS * 2);
             upper[i] = load_bits_in_order<1>(weight + first + i * WORKERS * 2 + 1);
         }
@@ -57,11 +63,15 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* residual, co
     #pragma unroll
     for (int i = 0; i < PIECES; ++i) squares += values[i][0] * values[i][0] + values[i][1] * values[i][1];
     squares += end[0] * end[0];
-    const float sum = group_sum<WARPS>(met(sums, warp_sum(squares)));
+    const float sum = group_sum<SLOTS>(met(sums, warp_sum(squares)));
     const float scale = rsqrtf(sum * rate + epsilon);
     #pragma unroll
     for (int i = 0; i < PIECES; ++i) {
         float factor[2][1];
+        if (LATE && i * WORKERS * 2 < left) {
+            lower[i] = load_bits<1>(weight + first + i * WORKERS * 2);
+            upper[i] = load_bits<1>(weight + first + i * WORKERS * 2 + 1);
+        }
         unpack(factor[0], lower[i]);
         unpack(factor[1], upper[i]);
         values[i][0] *= scale * factor[0][0];
@@ -89,7 +99,7 @@ __device__ __forceinline__ void make_row_by_elements(const TW_T* x, const TW_T* 
         from_float(y[column], to_float(total[column]) * scale * to_float(weight[column]));
 }
 
-extern "C" __global__ void __launch_bounds__(WORKERS)
+extern "C" __global__ void __launch_bounds__(WORKERS, BLOCKS)
 add_rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, const TW_T* __restrict__ weight,
             TW_T* __restrict__ total, TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
     wait_for_previous_grid();

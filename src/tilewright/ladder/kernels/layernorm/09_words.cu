@@ -10,10 +10,16 @@
 #include "share.cuh"
 
 #ifndef WORKERS
-#define WORKERS 128  // threads of a row: a power of two
+#define WORKERS 128  // threads of a row: whole warps
 #define PIECES 8     // words of a thread
 #endif
-constexpr int WARPS = WORKERS / 32;
+#ifndef LATE
+#define LATE 0  // 1: weights and biases are asked for behind the barrier: fewer registers, and more blocks an SM
+#endif
+#ifndef BLOCKS
+#define BLOCKS 1  // of an SM, at least
+#endif
+constexpr int WARPS = WORKERS / 32, SLOTS = power_of_two_from(WARPS);
 static_assert(WORKERS % 32 == 0 && TW_T_BYTES == 2, "whole warps, half words");
 
 // Elements of the row that a warp has; the last one has those in no word.
@@ -39,6 +45,14 @@ __device__ __forceinline__ Bits<2> load_pair_in_order(const TW_T* from) {
     return {{lower | upper << 16}};
 }
 
+// The same, at whatever time the compiler likes.
+template <bool IS_WORD>
+__device__ __forceinline__ Bits<2> load_pair(const TW_T* from) {
+    if constexpr (IS_WORD) return load_bits<2>(from);
+    const unsigned lower = load_bits<1>(from).at[0], upper = load_bits<1>(from + 1).at[0];
+    return {{lower | upper << 16}};
+}
+
 // `half`: 1 where the row begins in the middle of a word. IS_WORD: weights and biases do as the row does.
 template <bool IS_WORD>
 __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, const TW_T* bias, TW_T* y, int half, int C,
@@ -52,7 +66,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, cons
     #pragma unroll
     for (int i = 0; i < PIECES; ++i) {
         weights[i] = biases[i] = {};
-        if (i * WORKERS * 2 < left) {
+        if (!LATE && i * WORKERS * 2 < left) {
             weights[i] = load_pair_in_order<IS_WORD>(weight + first + i * WORKERS * 2);
             biases[i] = load_pair_in_order<IS_WORD>(bias + first + i * WORKERS * 2);
         }
@@ -83,13 +97,17 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, cons
     const float apart_end = loose >= 0 ? end[0] - own_mean : 0.0f;
     squares = warp_sum(squares + apart_end * apart_end);
     const float4 state = met(states, make_float4(elements, sum, own_mean, squares));
-    const float mean = group_sum<WARPS>(state.y) * rate;
+    const float mean = group_sum<SLOTS>(state.y) * rate;
     const float apart = state.z - mean;
-    const float square = group_sum<WARPS>(state.w + (state.x > 0.0f ? apart * apart * state.x : 0.0f));
+    const float square = group_sum<SLOTS>(state.w + (state.x > 0.0f ? apart * apart * state.x : 0.0f));
     const float scale = rsqrtf(square * rate + epsilon);
     #pragma unroll
     for (int i = 0; i < PIECES; ++i) {
         float factors[2], shifts[2];
+        if (LATE && i * WORKERS * 2 < left) {
+            weights[i] = load_pair<IS_WORD>(weight + first + i * WORKERS * 2);
+            biases[i] = load_pair<IS_WORD>(bias + first + i * WORKERS * 2);
+        }
         unpack(factors, weights[i]);
         unpack(shifts, biases[i]);
         #pragma unroll
@@ -124,7 +142,7 @@ __device__ __forceinline__ void make_row_by_elements(const TW_T* x, const TW_T* 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(WORKERS)
+extern "C" __global__ void __launch_bounds__(WORKERS, BLOCKS)
 layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, const TW_T* __restrict__ bias,
           TW_T* __restrict__ y, int R, int C, long long ld_x, float epsilon) {
     wait_for_previous_grid();

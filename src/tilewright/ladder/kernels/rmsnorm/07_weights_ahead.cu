@@ -12,6 +12,7 @@
 #define PIECES 4                 // accesses of a thread
 #define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
 #define HELD 1                   // 0: where they do not, no register is kept for them
+#define LOOSE 0                  // threads of a row, of many that lie in no packs; 0: of all others
 #define MANY 0                   // 1: more rows than are at work at once, in packs: what the others follow from
 #define MOST 128                 // threads of a row, unless an eighth of them or more would idle
 #endif

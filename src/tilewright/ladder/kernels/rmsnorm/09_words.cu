@@ -9,10 +9,16 @@
 #include "share.cuh"
 
 #ifndef WORKERS
-#define WORKERS 128  // threads of a row: a power of two
+#define WORKERS 128  // threads of a row: whole warps
 #define PIECES 8     // words of a thread
 #endif
-constexpr int WARPS = WORKERS / 32;
+#ifndef LATE
+#define LATE 0  // 1: weights are asked for behind the barrier: fewer registers, and more blocks an SM
+#endif
+#ifndef BLOCKS
+#define BLOCKS 1  // of an SM, at least
+#endif
+constexpr int WARPS = WORKERS / 32, SLOTS = power_of_two_from(WARPS);
 static_assert(WORKERS % 32 == 0 && TW_T_BYTES == 2, "whole warps, half words");
 
 // Which element in no word a thread has; none, if it is negative.
@@ -29,6 +35,14 @@ __device__ __forceinline__ Bits<2> load_pair_in_order(const TW_T* from) {
     return {{lower | upper << 16}};
 }
 
+// The same, at whatever time the compiler likes.
+template <bool IS_WORD>
+__device__ __forceinline__ Bits<2> load_pair(const TW_T* from) {
+    if constexpr (IS_WORD) return load_bits<2>(from);
+    const unsigned lower = load_bits<1>(from).at[0], upper = load_bits<1>(from + 1).at[0];
+    return {{lower | upper << 16}};
+}
+
 // `half`: 1 where the row begins in the middle of a word. IS_WORD: the weights do as the row does.
 template <bool IS_WORD>
 __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, TW_T* y, int half, int C, float epsilon) {
@@ -41,7 +55,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, TW_T
     #pragma unroll
     for (int i = 0; i < PIECES; ++i) {
         weights[i] = {};
-        if (i * WORKERS * 2 < left) weights[i] = load_pair_in_order<IS_WORD>(weight + first + i * WORKERS * 2);
+        if (!LATE && i * WORKERS * 2 < left) weights[i] = load_pair_in_order<IS_WORD>(weight + first + i * WORKERS * 2);
     }
     if (loose >= 0) {
         ends[0] = load_bits_in_order<1>(weight + loose);
@@ -56,11 +70,12 @@ __device__ __forceinline__ void make_row(const TW_T* x, const TW_T* weight, TW_T
     #pragma unroll
     for (int i = 0; i < PIECES; ++i) squares += values[i][0] * values[i][0] + values[i][1] * values[i][1];
     squares += end[0] * end[0];
-    const float sum = group_sum<WARPS>(met(sums, warp_sum(squares)));
+    const float sum = group_sum<SLOTS>(met(sums, warp_sum(squares)));
     const float scale = rsqrtf(sum * rate + epsilon);
     #pragma unroll
     for (int i = 0; i < PIECES; ++i) {
         float factors[2];
+        if (LATE && i * WORKERS * 2 < left) weights[i] = load_pair<IS_WORD>(weight + first + i * WORKERS * 2);
         unpack(factors, weights[i]);
         #pragma unroll
         for (int j = 0; j < 2; ++j) values[i][j] *= scale * factors[j];
@@ -84,7 +99,7 @@ __device__ __forceinline__ void make_row_by_elements(const TW_T* x, const TW_T* 
         from_float(y[column], to_float(x[column]) * scale * to_float(weight[column]));
 }
 
-extern "C" __global__ void __launch_bounds__(WORKERS)
+extern "C" __global__ void __launch_bounds__(WORKERS, BLOCKS)
 rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, TW_T* __restrict__ y, int R, int C, long long ld_x,
         float epsilon) {
     wait_for_previous_grid();
