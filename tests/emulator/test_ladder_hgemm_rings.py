@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
-from functools import cache
-
 import pytest
+from ladder_rings import EVERY, FAMILY, as_defines, built, mutants_of, not_caught
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder.compiling import CompiledRung, compile_rung
-from tilewright.ladder.family import load_family
 from tilewright.ladder.launching import runs_code
 from tilewright.ladder.running import emulator_for, operation, run_emulated
-from tilewright.ladder.specs import rung_spec
-from tilewright.mutate.ptx_mutants import synchronisation_mutants
-from tilewright.settings import Settings
 
-FAMILY = load_family("hgemm")
 # Sizes of which no tile is a divisor, with more tiles of k than a ring has stages, and more tiles than blocks.
 SIZES = {"M": 300, "N": 136, "K": 200, "ld_a": 208, "ld_b": 144}
 FEW = {"M": 70, "N": 72, "K": 328, "ld_a": 328, "ld_b": 72}
@@ -43,30 +34,16 @@ CASES = {
     "33_rim": (RIM, {_FRESH}),
     "35_parts_in_memory": (FEW, {_FRESH, "proxy_fence_dropped.1"}),
 }
-EVERY = int(os.environ.get("TILEWRIGHT_HGEMM_MUTANTS", "12"))  # of the mutants, one in so many is looked at
 TWO_WARPGROUPS = (("TW_BM", 128), ("TW_BN", 64), ("TW_STAGES", 2), ("TW_PARTS", 2))
-
-
-def _tiles(**numbers: int) -> tuple[tuple[str, int], ...]:
-    return tuple((f"TW_{name}", number) for name, number in numbers.items())
-
-
 IN_PIECES = {"AHEAD": 4, "PIECES": 1}
-ONE_BLOCK = _tiles(BN=128, EDGE=64, STAGES=2, BLOCKS=1, GROUP=8, QUICK=1)  # every slot is used again
+ONE_BLOCK = as_defines(BN=128, EDGE=64, STAGES=2, BLOCKS=1, GROUP=8, QUICK=1)  # every slot is used again
 MORE = {
     "26_split_k": TWO_WARPGROUPS,
     "27_shared_a": (*TWO_WARPGROUPS, ("TW_SHARERS", 2)),
     "29_fringe": ONE_BLOCK,
-    "31_stream_k": _tiles(BN=128, STAGES=2, BLOCKS=4, GROUP=8, CLUSTER=2),
-    "33_rim": _tiles(BN=64, STAGES=2, BLOCKS=4, GROUP=8, QUICK=1, RIM=16),
+    "31_stream_k": as_defines(BN=128, STAGES=2, BLOCKS=4, GROUP=8, CLUSTER=2),
+    "33_rim": as_defines(BN=64, STAGES=2, BLOCKS=4, GROUP=8, QUICK=1, RIM=16),
 }
-
-
-@cache
-def built(name: str, *defines: tuple[str, int]) -> CompiledRung:
-    rung = FAMILY.rung(name)
-    spec = rung_spec(FAMILY, replace(rung, defines={**rung.defines, **dict(defines)}), "bfloat16")
-    return compile_rung(spec, Settings.from_environment())
 
 
 @pytest.mark.parametrize("name", ["23_cluster", "24_persistent", "25_pingpong"])
@@ -83,16 +60,16 @@ def test_a_ring_that_goes_round_is_right(name: str) -> None:
     [
         ("24_persistent", (("TW_BN", 256), ("TW_STAGES", 4), ("TW_BLOCKS", 2), ("TW_GROUP", 2))),
         ("24_persistent", (("TW_BN", 192), ("TW_STAGES", 4), ("TW_BLOCKS", 2), ("TW_GROUP", 2))),
-        ("24_persistent", _tiles(BN=224, STAGES=4, BLOCKS=2, GROUP=2)),
-        ("24_persistent", _tiles(BN=64, STAGES=8, BLOCKS=4, GROUP=1)),
+        ("24_persistent", as_defines(BN=224, STAGES=4, BLOCKS=2, GROUP=2)),
+        ("24_persistent", as_defines(BN=64, STAGES=8, BLOCKS=4, GROUP=1)),
         ("25_pingpong", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_BLOCKS", 2))),
         ("26_split_k", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_PARTS", 4))),
         ("27_shared_a", (("TW_BM", 128), ("TW_BN", 128), ("TW_STAGES", 6), ("TW_PARTS", 2), ("TW_SHARERS", 2))),
-        ("28_even", _tiles(BM=128, BN=112, STAGES=6, PARTS=1, SHARERS=2, TOGETHER=1, ONCE=1, GROUP=2, **IN_PIECES)),
-        ("28_even", _tiles(BM=64, BN=128, STAGES=9, PARTS=1, SHARERS=2, TOGETHER=0, ONCE=0, GROUP=4, **IN_PIECES)),
-        ("29_fringe", _tiles(BN=256, EDGE=64, STAGES=4, BLOCKS=3, GROUP=16, QUICK=1)),
-        ("31_stream_k", _tiles(BN=256, STAGES=4, BLOCKS=4, GROUP=8, CLUSTER=1)),
-        ("31_stream_k", _tiles(BN=192, STAGES=4, BLOCKS=2, GROUP=8, CLUSTER=2)),
+        ("28_even", as_defines(BM=128, BN=112, STAGES=6, PARTS=1, SHARERS=2, TOGETHER=1, ONCE=1, GROUP=2, **IN_PIECES)),
+        ("28_even", as_defines(BM=64, BN=128, STAGES=9, PARTS=1, SHARERS=2, TOGETHER=0, ONCE=0, GROUP=4, **IN_PIECES)),
+        ("29_fringe", as_defines(BN=256, EDGE=64, STAGES=4, BLOCKS=3, GROUP=16, QUICK=1)),
+        ("31_stream_k", as_defines(BN=256, STAGES=4, BLOCKS=4, GROUP=8, CLUSTER=1)),
+        ("31_stream_k", as_defines(BN=192, STAGES=4, BLOCKS=2, GROUP=8, CLUSTER=2)),
     ],
 )
 def test_tiles_of_a_card_are_right_and_spill_nothing(name: str, defines: tuple[tuple[str, int], ...]) -> None:
@@ -107,29 +84,18 @@ def test_a_ring_without_one_of_its_waits_or_arrivals_is_caught(name: str) -> Non
     sizes, equivalent = CASES[name]
     compiled = built(name, *MORE.get(name, ()))
     what = operation(FAMILY, "bfloat16", sizes)
-    program = compiled.programs[0]
-    mutants = synchronisation_mutants(program.ptx, program.kernel, None)
-    assert equivalent <= {m.name for m in mutants}
-    assert {"full_wait_dropped", "wrong_phase", "arrive_dropped", "wgmma_wait_dropped"} <= {m.kind for m in mutants}
-    for mutant in [m for m in mutants if m.name not in equivalent][list(CASES).index(name) % EVERY :: EVERY]:
-        broken = (replace(program, cubin=b"", ptx=mutant.ptx),)
-        assert any(not run_emulated(compiled, what, programs=broken, attempt=attempt).passed for attempt in (0, 1)), (
-            mutant.name
-        )
+    chosen = mutants_of(compiled, equivalent)[list(CASES).index(name) % EVERY :: EVERY]
+    assert not list(not_caught(compiled, what, chosen))
 
 
 @pytest.mark.parametrize(
     ("old", "new"), [("is_left ? &c_left_map : &c_map", "&c_map"), ("store_sums<64>", "store_sums")]
 )
 def test_what_is_left_of_a_tile_has_boxes_of_its_own_width(old: str, new: str) -> None:
-    rung = FAMILY.rung("24_persistent")
-    text = rung.file.read_text("utf-8")
-    assert text.count(old) == 1
-    rung = replace(rung, defines={**rung.defines, **dict(_tiles(BN=96, STAGES=2, BLOCKS=2, GROUP=2))})
-    spec = rung_spec(FAMILY, rung, "bfloat16")
+    tiles = as_defines(BN=96, STAGES=2, BLOCKS=2, GROUP=2)
     sizes = operation(FAMILY, "bfloat16", {"M": 70, "N": 136, "K": 72, "ld_a": 72, "ld_b": 136})
-    assert run_emulated(compile_rung(spec, Settings.from_environment()), sizes).message == ""
-    assert not run_emulated(compile_rung(spec, Settings.from_environment(), text=text.replace(old, new)), sizes).passed
+    assert run_emulated(built("24_persistent", *tiles), sizes).message == ""
+    assert not run_emulated(built("24_persistent", *tiles, twin=(old, new)), sizes).passed
 
 
 def test_a_product_goes_to_the_rung_that_was_fastest_there_and_takes_its_rows() -> None:
@@ -142,8 +108,10 @@ def test_a_product_goes_to_the_rung_that_was_fastest_there_and_takes_its_rows() 
     assert chosen({**large, "ld_b": 4100}) == "32_packed"
     assert chosen(large, address=2) == "32_packed"
     assert chosen({**large, "M": 16, "N": 64, "K": 64, "ld_a": 67}) == "34_little"
-    with pytest.raises(TilewrightError, match="ld_a = 4100; 24_persistent takes at least 8 and a multiple of 8"):
-        run_emulated(built("24_persistent"), operation(FAMILY, "bfloat16", {**FEW, "ld_a": 4100}))
+    odd = operation(FAMILY, "bfloat16", {**FEW, "ld_a": 4100})
+    for name in ("24_persistent", "36_back_and_forth", "37_fitted"):
+        with pytest.raises(TilewrightError, match=f"ld_a = 4100; {name} takes at least 8 and a multiple of 8"):
+            run_emulated(built(name), odd)
 
 
 @pytest.mark.parametrize(
@@ -157,12 +125,8 @@ def test_a_product_goes_to_the_rung_that_was_fastest_there_and_takes_its_rows() 
     ],
 )
 def test_rows_of_a_result_are_stored_in_pieces_and_twins_of_that_are_caught(old: str, new: str) -> None:
-    rung = FAMILY.rung("28_even")
-    text = rung.file.read_text("utf-8")
-    assert not old or text.count(old) == 1
-    tiles = _tiles(BM=128, BN=160, STAGES=2, PARTS=2, SHARERS=2, TOGETHER=0, ONCE=0, **IN_PIECES)
-    rung = replace(rung, defines={**rung.defines, **dict(tiles)})
-    made = compile_rung(rung_spec(FAMILY, rung, "bfloat16"), Settings.from_environment(), text=text.replace(old, new))
+    tiles = as_defines(BM=128, BN=160, STAGES=2, PARTS=2, SHARERS=2, TOGETHER=0, ONCE=0, **IN_PIECES)
+    made = built("28_even", *tiles, twin=(old, new) if old else None)
     what = operation(FAMILY, "bfloat16", {**FEW, "N": 312, "ld_b": 312})
     assert all(run_emulated(made, what, attempt=attempt).passed for attempt in (0, 1)) is (not old)
 
@@ -184,7 +148,7 @@ def test_b_goes_straight_to_registers_and_each_part_of_k_is_added_once(
 ) -> None:
     compiled = built(
         "30_direct",
-        *_tiles(GROUPS=-(-m // 8), SIDE=side, DEEP=deep, PARTS=parts, AHEAD=32, RESIDENT=1, ONCE=int(m == 16)),
+        *as_defines(GROUPS=-(-m // 8), SIDE=side, DEEP=deep, PARTS=parts, AHEAD=32, RESIDENT=1, ONCE=int(m == 16)),
     )
     assert compiled.spill_bytes == 0
     sizes = {"M": m, "N": 136, "K": 1000, "ld_a": 1008, "ld_b": 144}
@@ -194,19 +158,15 @@ def test_b_goes_straight_to_registers_and_each_part_of_k_is_added_once(
 
 @pytest.mark.parametrize(("old", "new"), TWINS)
 def test_a_broken_twin_of_it_is_caught(old: str, new: str) -> None:
-    rung = FAMILY.rung("30_direct")
-    text = rung.file.read_text("utf-8")
-    assert old in text
     parts = 2 if "cluster" in old or "end" in old else 1
-    tiles = _tiles(GROUPS=1, SIDE=1, DEEP=2, PARTS=parts, AHEAD=32, RESIDENT=1, ONCE=0)
-    rung = replace(rung, defines={**rung.defines, **dict(tiles)})
-    twin = compile_rung(rung_spec(FAMILY, rung, "bfloat16"), Settings.from_environment(), text=text.replace(old, new))
+    tiles = as_defines(GROUPS=1, SIDE=1, DEEP=2, PARTS=parts, AHEAD=32, RESIDENT=1, ONCE=0)
+    twin = built("30_direct", *tiles, twin=(old, new))
     what = operation(FAMILY, "bfloat16", {"M": 5, "N": 72, "K": 200, "ld_a": 208, "ld_b": 72})
     assert not all(run_emulated(twin, what, attempt=attempt).passed for attempt in (0, 1))
 
 
 def test_shares_may_meet_in_a_light_tile() -> None:
-    compiled = built("31_stream_k", *_tiles(BN=128, STAGES=2, BLOCKS=2, GROUP=8, CLUSTER=1))
+    compiled = built("31_stream_k", *as_defines(BN=128, STAGES=2, BLOCKS=2, GROUP=8, CLUSTER=1))
     sizes = {"M": 176, "N": 848, "K": 200, "ld_a": 200, "ld_b": 848}
     for attempt in (0, 1):
         assert run_emulated(compiled, operation(FAMILY, "bfloat16", sizes), attempt=attempt).message == ""
@@ -216,24 +176,19 @@ def test_shares_may_meet_in_a_light_tile() -> None:
     ("old", "new"),
     [
         ("draws_last(tickets + pair, 2)", "1"),
-        ("work.is_end * (PART / 4) + i", "!work.is_end * (PART / 4) + i"),
+        ("of_parts[work.is_end", "of_parts[!work.is_end"),
         ("CLUSTER + !to.is_end", "CLUSTER"),
         ("heavy / 2 + (place - heavy)", "heavy / 2 + (place - heavy) / 2"),
     ],
 )
 def test_a_twin_whose_parts_of_a_tile_do_not_meet_is_caught(old: str, new: str) -> None:
-    rung = FAMILY.rung("31_stream_k")
-    text = rung.file.read_text("utf-8")
-    assert old in text
-    broken = compile_rung(
-        rung_spec(FAMILY, rung, "bfloat16"), Settings.from_environment(), text=text.replace(old, new, 1)
-    )
+    broken = built("31_stream_k", twin=(old, new))
     what = operation(FAMILY, "bfloat16", STREAM)
     assert not all(run_emulated(broken, what, attempt=attempt).passed for attempt in (0, 1))
 
 
 def test_clusters_of_a_tile_meet_in_memory() -> None:
-    compiled = built("35_parts_in_memory", *_tiles(BM=128, BN=32, STAGES=2, PARTS=4, SPLITS=3, BESIDE=1))
+    compiled = built("35_parts_in_memory", *as_defines(BM=128, BN=32, STAGES=2, PARTS=4, SPLITS=3, BESIDE=1))
     assert compiled.spill_bytes == 0
     for k in (800, 200):  # at 200 some of the parts have no k
         what = operation(FAMILY, "bfloat16", {**FEW, "K": k, "ld_a": k})
@@ -254,12 +209,8 @@ def test_clusters_of_a_tile_meet_in_memory() -> None:
 )
 def test_a_twin_whose_clusters_do_not_meet_is_caught(old: str, new: str, k: int) -> None:
     """Of 64 k one cluster has all: it comes last."""
-    rung = FAMILY.rung("35_parts_in_memory")
-    text = rung.file.read_text("utf-8")
-    assert old in text
-    tiles = _tiles(BM=64, BN=32, STAGES=2, PARTS=2, SPLITS=3, BESIDE=int("in_all" in old))
-    rung = replace(rung, defines={**rung.defines, **dict(tiles)})
-    twin = compile_rung(rung_spec(FAMILY, rung, "bfloat16"), Settings.from_environment(), text=text.replace(old, new))
+    tiles = as_defines(BM=64, BN=32, STAGES=2, PARTS=2, SPLITS=3, BESIDE=int("in_all" in old))
+    twin = built("35_parts_in_memory", *tiles, twin=(old, new))
     what = operation(FAMILY, "bfloat16", {**FEW, "K": k, "ld_a": k})
     assert not all(run_emulated(twin, what, attempt=n).passed for n in (0, 1))
 
@@ -267,10 +218,10 @@ def test_a_twin_whose_clusters_do_not_meet_is_caught(old: str, new: str, k: int)
 @pytest.mark.parametrize(
     ("m", "n", "tiles"),
     [
-        (257, 264, _tiles(BN=256, STAGES=4, BLOCKS=4, GROUP=2, QUICK=2, RIM=16)),
-        (264, 488, _tiles(BN=224, STAGES=4, BLOCKS=4, GROUP=2, QUICK=2, RIM=16)),
-        (770, 72, _tiles(BN=64, STAGES=2, BLOCKS=4, GROUP=2, QUICK=1, RIM=16)),
-        (9, 16, _tiles(BN=64, STAGES=2, BLOCKS=4, GROUP=2, QUICK=1, RIM=16)),  # no tile at all
+        (257, 264, as_defines(BN=256, STAGES=4, BLOCKS=4, GROUP=2, QUICK=2, RIM=16)),
+        (264, 488, as_defines(BN=224, STAGES=4, BLOCKS=4, GROUP=2, QUICK=2, RIM=16)),
+        (770, 72, as_defines(BN=64, STAGES=2, BLOCKS=4, GROUP=2, QUICK=1, RIM=16)),
+        (9, 16, as_defines(BN=64, STAGES=2, BLOCKS=4, GROUP=2, QUICK=1, RIM=16)),  # no tile at all
     ],
 )
 def test_what_is_a_little_more_than_tiles_is_no_tile_and_right(
@@ -292,11 +243,8 @@ def test_what_is_a_little_more_than_tiles_is_no_tile_and_right(
     ],
 )
 def test_a_twin_that_leaves_out_some_of_the_rim_is_caught(old: str, new: str) -> None:
-    rung = FAMILY.rung("33_rim")
-    text = rung.file.read_text("utf-8")
-    assert old in text
-    rung = replace(rung, defines={**rung.defines, **dict(_tiles(BN=64, STAGES=2, BLOCKS=4, GROUP=2, QUICK=2, RIM=16))})
-    twin = compile_rung(rung_spec(FAMILY, rung, "bfloat16"), Settings.from_environment(), text=text.replace(old, new))
+    tiles = as_defines(BN=64, STAGES=2, BLOCKS=4, GROUP=2, QUICK=2, RIM=16)
+    twin = built("33_rim", *tiles, twin=(old, new))
     # Three tiles for two clusters: the second one's blocks take two pieces each of five in the last round.
     what = operation(FAMILY, "bfloat16", {"M": 769, "N": 72, "K": 72, "ld_a": 72, "ld_b": 72})
     assert not run_emulated(twin, what, attempt=1).passed

@@ -203,6 +203,7 @@ TWINS = [
     ("20_persistent", ONE, "unsigned two = biases.at[chunk + i]", "unsigned two = 0"),
     ("20_persistent", ONE, "four + 2, alpha, beta, terms", "four + 2, alpha, 1.0f, terms"),
     ("20_persistent", ONE, "first_row, batch, slot", "first_row, 0, slot"),
+    ("20_persistent", ONE, "k_tiles - 1 - t", "k_tiles - t"),
     ("21_split_k", TWO, "b_batch = batch_b == 0 ? 0 : batch", "b_batch = 0"),
     ("21_split_k", TWO, "moved(of_b, TW_B_ALONG_K ? k * 2", "moved(of_b, TW_B_ALONG_K ? k * 128"),
     ("02_cp_async", TWO, "row < rows ?", "true ?"),
