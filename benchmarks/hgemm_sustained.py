@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import math
 import os
 import sys
 import time
@@ -40,19 +41,23 @@ from tilewright.measure.ratios import speedup
 from tilewright.settings import Settings
 
 PROTOCOL = (
-    "Contenders take turns, one graph of about 20 ms each, one behind the other without pauses; random normal data, "
-    "each result right against float64; us are medians, ratios those of the rounds (six or more), with the interval of "
-    "their median. The rung is what a call gets; cublasLt's best is the fastest of 16 offers of its heuristic in a "
-    "short trial; PyTorch adds parts of k in float32 (its reduced-precision reductions are off). Joules of a product "
-    "are watts times its time, both while that contender alone runs for about a quarter of a second; watts are the "
-    "card's energy counter between two of its steps in that time, over what lies between them."
+    "Contenders take turns, one behind the other without pauses: of each four graphs of about 20 ms, of which the "
+    "last one is timed, for the clock follows the power of what ran before, and who is timed at once has the clock "
+    "of another; random normal data, each result right against float64; us are medians, ratios those of the rounds "
+    "(six or more), with the interval of their median. The rung is what a call gets; cublasLt's best is the fastest "
+    "of 16 offers of its heuristic in a short trial; PyTorch adds parts of k in float32 (its reduced-precision "
+    "reductions are off). Joules of a product, where power limits it (from 6e10 multiply-adds on), are watts times "
+    "its time, both while that contender alone runs for nine tenths of a second; watts are the card's energy "
+    "counter between two of its steps in that time, over what lies between them."
 )
 GRAPH_US = 20_000.0
+LEADS = 3  # graphs of a contender's own before the one that is timed
 MOST_CALLS = 2000
 OFFERS = 16
 TRIAL_US = 1500.0  # of a graph of an offer
-WINDOW_S = (0.21, 0.26)  # of a contender alone: two steps of a counter that makes ten a second, at the least
-OTHERS_S = 0.85  # of a shape, beside joules
+WINDOW_S = 0.9  # of a contender alone: nine steps of the energy counter
+WEIGHED = 60_000_000_000  # multiply-adds: from there on power limits a product
+OTHERS_S = 2.0  # of a shape, beside joules
 LARGE = ((4096, 4096, 4096), (8192, 8192, 8192), (16384, 16384, 16384))
 FEW_ROWS = (
     (1, 4096, 4096), (16, 4096, 4096), (128, 4096, 4096), (16, 14336, 4096), (128, 14336, 4096), (128, 8192, 8192),
@@ -145,6 +150,8 @@ class LoadClock:
     def time_us(self, name: str) -> float:
         """Microseconds of one call."""
         graph, calls = self._graphs[name]
+        for _ in range(LEADS):
+            graph.replay()
         return self._elapsed_us(graph.replay, 1) / calls
 
     def loaded(self, name: str, us: float, seconds: float) -> Sustained:
@@ -203,7 +210,7 @@ class Bench:
         """Check, time, and weigh the contenders at a shape."""
         arena = Arena(self._torch, self._family, dtype, sizes_of(shape))
         rung = best(self._family, dtype, shape, self._info)
-        defines = {name: value for name, value in rung.defines.items() if name.startswith("TW_")}
+        defines = told_of(rung)
         messages: dict[str, str] = {}
         offers: list[float | None] = []
         ready: dict[str, Contender] = {}
@@ -228,7 +235,10 @@ class Bench:
         clock = LoadClock(self._torch, self._stream, ready, self._card)
         try:
             samples = sample(clock, list(ready), Plan(warmup_rounds=1, min_rounds=10, max_rounds=10, budget_s=0.4))
-            times = {name: clock.loaded(name, median(us), window_s) for name, us in samples.items()}
+            times = {
+                name: clock.loaded(name, median(us), window_s) if window_s else Sustained(median(us))
+                for name, us in samples.items()
+            }
         finally:
             clock.close()
         peers = [name for name in samples if name != OURS and OURS in samples]
@@ -253,6 +263,19 @@ class Bench:
         return Contender("cublaslt", "eager", call, lambda _: arena.made(), arena.poison)
 
 
+def known(record: Path | None, dtype: str, shape: tuple[int, int, int], rung: Rung) -> SustainedPoint | None:
+    """What a record has of a shape, if it is of that rung with its defines."""
+    points = msgspec.json.decode(record.read_bytes(), type=SustainedBench).points if record else ()
+    for point in points:
+        if (point.dtype, point.sizes, point.rung, dict(point.defines)) == (dtype, shape, rung.name, told_of(rung)):
+            return point
+    return None
+
+
+def told_of(rung: Rung) -> dict[str, str | int | float]:
+    return {name: value for name, value in rung.defines.items() if name.startswith("TW_")}
+
+
 def rounded(value: Any) -> Any:
     """Numbers of five digits: no card repeats more."""
     if isinstance(value, float):
@@ -274,8 +297,9 @@ def written(bench: SustainedBench, out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--budget", type=float, default=165.0, help="seconds, all together")
+    parser.add_argument("--budget", type=float, default=260.0, help="seconds, all together")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 1), help="that build")
+    parser.add_argument("--have", type=Path, help="a record: shapes that get the same rung now are not timed again")
     args = parser.parse_args()
     end = time.monotonic() + args.budget
     info = find_gpu()
@@ -299,10 +323,12 @@ def main() -> None:
     with torch.cuda.stream(stream), torch.no_grad():
         bench = Bench(torch, stream, family, info, settings)
         for index, (dtype, shape) in enumerate(CASES):
-            share = (end - time.monotonic()) / (len(CASES) - index)  # what is left, for each that is left
-            if end - time.monotonic() < OTHERS_S + 3 * WINDOW_S[0]:
+            if (kept := known(args.have, dtype, shape, best(family, dtype, shape, info))) is not None:
+                told = replace(told, points=(*told.points, kept), left_out=_names(CASES[index + 1 :]))
+                continue
+            window_s = WINDOW_S if math.prod(shape) >= WEIGHED else 0.0
+            if end - time.monotonic() < OTHERS_S + 3 * window_s:
                 break
-            window_s = max(WINDOW_S[0], min(WINDOW_S[1], (share - OTHERS_S) / 3))
             point = bench.point(dtype, shape, window_s)
             told = replace(told, points=(*told.points, point), left_out=_names(CASES[index + 1 :]))
             written(told, args.out)

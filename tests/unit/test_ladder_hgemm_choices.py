@@ -34,7 +34,13 @@ TOLD: dict[str, dict[str, int]] = {
 }
 # 224 columns, the rim of rows apart: timed as the ladder's bench does, below.
 # So were tiles of which two share a, and what is in two parts at 64 x 14336 x 4096.
-UNTIMED = {(4097, 4104, 4104), (256, 4096, 4096), (512, 512, 512), (64, 14336, 4096)}
+# What has tiles that fit since then, and 512 x 8192 x 28672, follow trials under steady load:
+# test_ladder_hgemm_steady.py.
+STEADY = {
+    (512, 8192, 28672), (2048, 5120, 4096), (2048, 11008, 4096), (2056, 5000, 4008), (3072, 3072, 3072),
+    (8192, 28672, 8192), (16384, 16384, 16384),
+}  # fmt: skip
+UNTIMED = {(4097, 4104, 4104), (256, 4096, 4096), (512, 512, 512), (64, 14336, 4096)} | STEADY
 
 
 def chosen(shape: tuple[int, ...]) -> tuple[str, dict[str, int]]:
@@ -42,6 +48,12 @@ def chosen(shape: tuple[int, ...]) -> tuple[str, dict[str, int]]:
     sizes = {"M": m, "N": n, "K": k, "ld_a": k, "ld_b": n}
     rung = FAMILY.best(sizes, "bfloat16", lambda arch: runs_code(arch, "sm_90"))
     return rung.name[:2], {name: int(value) for name, value in rung.defines.items()}
+
+
+def as_timed(shape: tuple[int, ...]) -> tuple[str, dict[str, int]]:
+    """Before 36 walked back and forth, its tiles were 24's: those figures are of them."""
+    name, defines = chosen(shape)
+    return ("24" if name == "36" else name), defines
 
 
 def is_of(name: str, row: dict[str, Any], rung: str, defines: dict[str, int]) -> bool:
@@ -67,7 +79,7 @@ def timed(shape: tuple[int, ...]) -> list[tuple[float, dict[str, Any]]]:
     found = []
     for row in ROWS:
         if tuple(row["shape"]) == shape:
-            taken = chosen(shape)
+            taken = as_timed(shape)
             ratios = [ratio for name, ratio in row["ratio"].items() if name not in PEERS and is_of(name, row, *taken)]
             found += [(max(ratios), row)] if ratios else []
     return found
@@ -81,25 +93,14 @@ def test_what_a_product_gets_was_within_three_percent_of_the_best(shape: tuple[i
         assert ratio >= 0.97 * max(r for name, r in row["ratio"].items() if name not in PEERS), chosen(shape)
 
 
-def test_all_shapes_together_are_ahead_of_torch_and_of_the_best_of_cublaslt() -> None:
-    last = [timed(shape)[-1] for shape in SHAPES if shape not in UNTIMED]
-    of_lt = [ratio / row["ratio"]["cublaslt"] for ratio, row in last if "cublaslt" in row["ratio"]]
-    assert len(of_lt) >= 35
-    assert geometric_mean(ratio for ratio, _ in last) >= 1.03  # 1.032
-    assert geometric_mean(of_lt) >= 1.025  # 1.028, over 35
-
-
-SINCE = {(32, 4096, 4096)}  # got lines that leave L2 first then, and lost by it
-
-
 def test_what_was_timed_under_load_is_what_is_chosen() -> None:
     """``h200-hgemm-sustained.json``: 47 shapes in both types, against ``torch.mm`` and cublasLt's best of 16 offers."""
     points = json.loads((RESULTS / "h200-hgemm-sustained.json").read_text("utf-8"))["points"]
     for point in points:
         shape = tuple(point["sizes"])
-        assert (chosen(shape) == (point["rung"][:2], point["defines"])) is (shape not in SINCE), shape
+        assert chosen(shape) == (point["rung"][:2], point["defines"]), shape
     for dtype in ("bfloat16", "float16"):
-        for peer, least in (("torch", 1.07), ("cublaslt", 1.06)):
+        for peer, least in (("torch", 1.08), ("cublaslt", 1.07)):
             ratios = [p["ratios"][peer]["value"] for p in points if p["dtype"] == dtype]
             assert len(ratios) == 47
             assert geometric_mean(ratios) >= least
@@ -112,8 +113,8 @@ def test_what_was_timed_under_load_is_what_is_chosen() -> None:
         ((17, 8192, 8192), "28"),
         ((16, 128256, 4096), "30"),
         ((128, 128256, 4096), "29"),
-        ((2048, 4096, 4096), "25"),
-        ((8192, 28672, 8192), "25"),
+        ((2048, 4096, 4096), "36"),
+        ((8192, 14336, 8192), "37"),
         ((1024, 1024, 2048), "28"),
         ((2048, 4096, 64), "25"),  # little of k: sums that meet would cost more than tiles that wait
     ],
@@ -144,27 +145,28 @@ TRIALS = {
     (1024, 1024, 1024): ("28", {"TW_BM": 64, "TW_BN": 128, "TW_SHARERS": 2, "TW_STAGES": 8}),  # 4.90, high: 4.94
     (1024, 1024, 4096): ("28", {"TW_BN": 128, "TW_PARTS": 2, "TW_GROUP": 2}),  # 13.8, 64 x 128 sharing a: 14.0
     (2048, 512, 4096): ("28", {"TW_BM": 64, "TW_SHARERS": 2, "TW_STAGES": 9, "TW_GROUP": 4}),  # 13.4, 128 x 128: 13.8
-    (512, 2048, 4096): ("24", {"TW_BN": 64, "TW_STAGES": 8}),  # 13.8, 28: 15.0
+    (512, 2048, 4096): ("36", {"TW_BN": 64, "TW_STAGES": 8}),  # 13.8 as 24, 28: 15.0
     (512, 1024, 1024): ("28", {"TW_BM": 64, "TW_BN": 64, "TW_SHARERS": 2, "TW_PIECES": 1}),  # 3.89, alone: 4.11
     (512, 512, 512): ("28", {"TW_BM": 64, "TW_BN": 64, "TW_SHARERS": 2, "TW_PIECES": 1}),  # 2.46, two parts: 2.57
-    (256, 4096, 4096): (
-        "28",
-        {"TW_BM": 128, "TW_BN": 64, "TW_STAGES": 9, "TW_ONCE": 1, "TW_AHEAD": 4},
-    ),  # 21.5, 24: 21.8
+    (256, 4096, 4096): ("36", {"TW_BN": 64, "TW_STAGES": 8}),  # 22.2, 28: 22.0; where L2 has b 16.3, 28: 18.4
+    (16, 4096, 4096): ("30", {"TW_PARTS": 2, "TW_AHEAD": 0}),  # 16.4, 192 rows ahead: 17.3
+    (32, 4096, 4096): ("28", {"TW_BN": 64, "TW_PARTS": 2, "TW_ONCE": 1}),  # 15.6, ONCE=0: 16.5
     (1000, 1000, 1000): ("25", {"TW_BM": 64, "TW_GROUP": 4}),  # 6.81, 28: 6.82
     (2048, 1024, 4096): ("25", {"TW_BM": 128, "TW_GROUP": 2}),  # 24.4, in bands of 8: 25.3
     (128, 14336, 4096): ("28", {"TW_BN": 112, "TW_SHARERS": 2, "TW_STAGES": 6, "TW_AHEAD": 0}),  # 39.8, 7 stages: 40.3
     (128, 8192, 8192): ("28", {"TW_BN": 128, "TW_PARTS": 2, "TW_STAGES": 5, "TW_ONCE": 1}),  # 41.0, 128 x 64: 41.3
-    (64, 28672, 8192): ("28", {"TW_BN": 128, "TW_PARTS": 2, "TW_ONCE": 0, "TW_PIECES": 1}),  # 128.0, ONCE: 129.3
+    (64, 28672, 8192): ("28", {"TW_BN": 128, "TW_PARTS": 1, "TW_SHARERS": 2, "TW_ONCE": 0}),  # 121.0, two parts: 126.5
     (32, 14336, 4096): ("28", {"TW_BN": 128, "TW_PARTS": 2, "TW_ONCE": 1, "TW_STAGES": 8}),  # 38.4, 112: 44.1
     (64, 14336, 4096): ("28", {"TW_BN": 128, "TW_PARTS": 2, "TW_ONCE": 1, "TW_STAGES": 8}),  # 37.4, 112: 40.2
     (64, 4096, 4096): ("28", {"TW_BN": 64, "TW_PARTS": 2, "TW_ONCE": 1, "TW_STAGES": 12}),  # 14.5, ONCE=0: 16.0
-    (4096, 4096, 4096): ("24", {"TW_BN": 256, "TW_GROUP": 8}),  # 174.5, of 16: 175.9, 25: 179.4
-    (4096, 4096, 14336): ("24", {"TW_BN": 256, "TW_GROUP": 8}),  # 588, of 16: 593
-    (4096, 6144, 4096): ("24", {"TW_BN": 256, "TW_GROUP": 8}),  # 259.0, of 16: 260.6
-    (4097, 4104, 4104): ("33", {"TW_BN": 224, "TW_GROUP": 4}),  # 210, 24: 215
-    (2056, 5000, 4008): ("24", {"TW_BN": 256}),  # 136, of 224: 163
-    (4096, 14336, 4096): ("25", {"TW_BM": 128}),  # 654, 24: 662
+    (4096, 4096, 4096): ("36", {"TW_BN": 256, "TW_GROUP": 8}),  # 172.2, in bands of 16: 172.2, 24: 174.5
+    (4096, 4096, 14336): ("36", {"TW_BN": 256, "TW_GROUP": 8}),  # as 24 588, in bands of 16: 593
+    (4096, 14336, 4096): ("36", {"TW_BN": 256}),  # 598 to 606, 25: 617, 37: 628
+    (4097, 4104, 4104): ("37", {"TW_BN": 176, "TW_SHARE_A": 1, "TW_STAGES": 4}),  # 198.9, 33: 209.9, three stages: 216
+    (3072, 3072, 3072): ("37", {"TW_BN": 192, "TW_STAGES": 4}),  # 76.7, 36: 78.8, three stages: 80.7
+    (2048, 27648, 5120): ("37", {"TW_BN": 256, "TW_SHARE_A": 1}),  # 733.6, 36: 739.3
+    (8192, 8192, 8192): ("36", {"TW_BN": 256}),  # 1422, 37: 1484
+    (8191, 8200, 8184): ("36", {"TW_BN": 256}),  # 1508, of 224: 1505, 37: 1648
 }
 
 

@@ -54,10 +54,12 @@ __device__ __forceinline__ int sum_column(int thread, int i) { return i / 4 * 8 
 #define TW_56_NAMES TW_48_NAMES ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define TW_64_NAMES TW_56_NAMES ", %56, %57, %58, %59, %60, %61, %62, %63"
 #define TW_72_NAMES TW_64_NAMES ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define TW_76_NAMES TW_72_NAMES ", %72, %73, %74, %75"
 #define TW_80_NAMES TW_72_NAMES ", %72, %73, %74, %75, %76, %77, %78, %79"
 #define TW_88_NAMES TW_80_NAMES ", %80, %81, %82, %83, %84, %85, %86, %87"
 #define TW_96_NAMES TW_88_NAMES ", %88, %89, %90, %91, %92, %93, %94, %95"
 #define TW_104_NAMES TW_96_NAMES ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define TW_108_NAMES TW_104_NAMES ", %104, %105, %106, %107"
 #define TW_112_NAMES TW_104_NAMES ", %104, %105, %106, %107, %108, %109, %110, %111"
 #define TW_120_NAMES TW_112_NAMES ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define TW_128_NAMES TW_120_NAMES ", %120, %121, %122, %123, %124, %125, %126, %127"
@@ -73,10 +75,12 @@ __device__ __forceinline__ int sum_column(int thread, int i) { return i / 4 * 8 
 #define TW_56_SUMS(d) TW_48_SUMS(d), TW_SUMS(d, 48)
 #define TW_64_SUMS(d) TW_56_SUMS(d), TW_SUMS(d, 56)
 #define TW_72_SUMS(d) TW_64_SUMS(d), TW_SUMS(d, 64)
+#define TW_76_SUMS(d) TW_72_SUMS(d), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75])
 #define TW_80_SUMS(d) TW_72_SUMS(d), TW_SUMS(d, 72)
 #define TW_88_SUMS(d) TW_80_SUMS(d), TW_SUMS(d, 80)
 #define TW_96_SUMS(d) TW_88_SUMS(d), TW_SUMS(d, 88)
 #define TW_104_SUMS(d) TW_96_SUMS(d), TW_SUMS(d, 96)
+#define TW_108_SUMS(d) TW_104_SUMS(d), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107])
 #define TW_112_SUMS(d) TW_104_SUMS(d), TW_SUMS(d, 104)
 #define TW_120_SUMS(d) TW_112_SUMS(d), TW_SUMS(d, 112)
 #define TW_128_SUMS(d) TW_120_SUMS(d), TW_SUMS(d, 120)
@@ -106,10 +110,12 @@ TW_WGMMAS(96, 48, 48, 49, 50, 51, 52)
 TW_WGMMAS(112, 56, 56, 57, 58, 59, 60)
 TW_WGMMAS(128, 64, 64, 65, 66, 67, 68)
 TW_WGMMAS(144, 72, 72, 73, 74, 75, 76)
+TW_WGMMAS(152, 76, 76, 77, 78, 79, 80)
 TW_WGMMAS(160, 80, 80, 81, 82, 83, 84)
 TW_WGMMAS(176, 88, 88, 89, 90, 91, 92)
 TW_WGMMAS(192, 96, 96, 97, 98, 99, 100)
 TW_WGMMAS(208, 104, 104, 105, 106, 107, 108)
+TW_WGMMAS(216, 108, 108, 109, 110, 111, 112)
 TW_WGMMAS(224, 112, 112, 113, 114, 115, 116)
 TW_WGMMAS(240, 120, 120, 121, 122, 123, 124)
 TW_WGMMAS(256, 128, 128, 129, 130, 131, 132)

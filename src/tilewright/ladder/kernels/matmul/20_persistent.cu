@@ -114,6 +114,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
         fewer_registers<40>();
         if (threadIdx.x == 0) {
             Turn<STAGES> turn;
+            bool is_backward = false;  // along k, at every other tile: what came last is what L2 still has
             for (int tile = first_tile; tile < all_tiles; tile += step) {
                 const int batch = tile / matrix_tiles;
                 const int a_batch = batch_a == 0 ? 0 : batch;  // one matrix may stand for all of a batch
@@ -126,7 +127,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
                 for (int t = 0; t < k_tiles; ++t) {
                     unsigned char* to = tiles + turn.stage * STAGE_BYTES;
                     Arrivals* full = &stages.full[turn.stage];
-                    const int k = t * BK;
+                    const int k = (is_backward ? k_tiles - 1 - t : t) * BK;
                     wait_for(&stages.empty[turn.stage], turn.phase ^ 1);
                     expect_bytes(full, STAGE_BYTES);  // its own, and what the other block sends
                     #pragma unroll
@@ -143,6 +144,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
                     }
                     turn.next();
                 }
+                is_backward = !is_backward;
             }
         }
         __syncwarp();  // the whole warp comes to the cluster's barrier
