@@ -158,20 +158,25 @@ class LoadClock:
         """A contender that runs alone for so long. ``us``: of its calls, which the result takes over."""
         graph, calls = self._graphs[name]
         times = max(2, round(seconds * 1e6 / (us * calls)))
-        self._start.record(self._stream)
-        for _ in range(times):
-            graph.replay()
-        self._end.record(self._stream)
         energies: list[tuple[float, int]] = []
         clocks: list[int] = []
         heats: list[int] = []
-        while not self._end.query():
+
+        def read() -> None:
             told, now = self._card.energy_mj(), time.perf_counter()
             if told is None or not energies or told != energies[-1][1]:  # asking for more would blur when it steps
-                energies += [] if told is None else [(now, told)]
+                energies.extend([] if told is None else [(now, told)])
                 mhz, celsius = self._card.sm_mhz(), self._card.celsius()
-                clocks += [] if mhz is None else [mhz]
-                heats += [] if celsius is None else [celsius]
+                clocks.extend([] if mhz is None else [mhz])
+                heats.extend([] if celsius is None else [celsius])
+
+        self._start.record(self._stream)
+        for _ in range(times):
+            graph.replay()
+            read()  # here, too: a queue that is full holds the host up until most have run
+        self._end.record(self._stream)
+        while not self._end.query():
+            read()
             time.sleep(0.0005)
         here_us = float(self._start.elapsed_time(self._end)) * 1e3 / (times * calls)
         watts = watts_of(energies)
