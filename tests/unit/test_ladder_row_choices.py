@@ -195,26 +195,6 @@ MEASURED = {
         "09_words WORKERS=416 PIECES=10 LATE=1 BLOCKS=3": 185.79,
         "09_words WORKERS=512 PIECES=8 LATE=1 BLOCKS=2": 239.63,
     },
-    ("rmsnorm", "float32", 20000, 5003): {
-        "07_weights_ahead WORKERS=512 PIECES=10 LATE=1 BLOCKS=2": 203.04,
-        "07_weights_ahead WORKERS=448 PIECES=12 LATE=1 BLOCKS=3": 204.74,
-        "07_weights_ahead WORKERS=640 PIECES=8 LATE=1 BLOCKS=2": 205.41,
-    },
-    ("rmsnorm", "float32", 30000, 3001): {
-        "07_weights_ahead WORKERS=256 PIECES=12 LATE=1 BLOCKS=5": 179.79,
-        "07_weights_ahead WORKERS=384 PIECES=8 LATE=1 BLOCKS=1": 181.57,
-        "07_weights_ahead WORKERS=384 PIECES=8 LATE=1 BLOCKS=3": 181.73,
-    },
-    ("rmsnorm", "bfloat16", 20000, 5003): {
-        "09_words WORKERS=320 PIECES=8 LATE=1 BLOCKS=1": 118.67,
-        "09_words WORKERS=320 PIECES=8 LATE=1 BLOCKS=4": 119.38,
-        "09_words WORKERS=320 PIECES=8 LATE=0 BLOCKS=4": 119.84,
-    },
-    ("rmsnorm", "bfloat16", 30000, 3001): {
-        "09_words WORKERS=192 PIECES=8 LATE=1 BLOCKS=7": 99.17,
-        "09_words WORKERS=160 PIECES=10 LATE=1 BLOCKS=8": 100.45,
-        "09_words WORKERS=192 PIECES=8 LATE=0 BLOCKS=7": 102.66,
-    },
     ("rmsnorm", "bfloat16", 16000, 8191): {
         "09_words WORKERS=512 PIECES=8 LATE=1 BLOCKS=2": 168.99,
         "09_words WORKERS=512 PIECES=8 LATE=0 BLOCKS=2": 192.42,
@@ -270,16 +250,6 @@ MEASURED = {
         "05_weights_ahead WORKERS=1024 PIECES=8 LATE=1 BLOCKS=1": 611.63,
         "05_weights_ahead WORKERS=1024 PIECES=8 LATE=0 BLOCKS=1": 721.52,
     },
-    ("add_rmsnorm", "bfloat16", 20000, 5003): {
-        "06_words WORKERS=320 PIECES=8 LATE=1 BLOCKS=1": 213.33,
-        "06_words WORKERS=320 PIECES=8 LATE=1 BLOCKS=4": 219.76,
-        "06_words WORKERS=448 PIECES=6 LATE=1 BLOCKS=3": 221.22,
-    },
-    ("add_rmsnorm", "bfloat16", 4096, 4097): {
-        "06_words WORKERS=352 PIECES=6 LATE=1 BLOCKS=3": 42.02,
-        "06_words WORKERS=288 PIECES=8 LATE=1 BLOCKS=4": 42.05,
-        "06_words WORKERS=288 PIECES=8 LATE=1 BLOCKS=1": 42.05,
-    },
 }
 
 
@@ -320,3 +290,18 @@ def test_choices_are_whole_warps_that_hold_the_row(family: str) -> None:
                 assert defines.get("HELD", 0) in (0, 1)
                 assert defines.get("LATE", 0) in (0, 1)
                 assert defines["WORKERS"] * defines.get("BLOCKS", 1) <= 2048
+
+
+@pytest.mark.parametrize(
+    ("family", "rung", "columns"),
+    [("softmax", "09", 16384), ("rmsnorm", "07", 4096), ("add_rmsnorm", "05", 4096), ("add_layernorm", "05", 4096)],
+)
+def test_many_rows_leave_registers_to_the_compiler_and_few_take_what_they_want(
+    family: str, rung: str, columns: int
+) -> None:
+    """Told that one block an SM is enough it takes more than two leave room for: 188 us, not 131, at 8192 x 16384
+    halves of softmax; 592, not 509, at 65536 x 4096 floats of RMSNorm. Few rows were 5 to 8 % faster by it."""
+    found = load_family(family).rung(rung)
+    sizes = [{"R": rows, "C": columns, "ld_x": columns} for rows in (264, 265)]
+    assert [found.at(each, "float32").defines["BLOCKS"] for each in sizes] == [1, 0]
+    assert "__launch_bounds__(WORKERS, BLOCKS)" in found.file.read_text("utf-8")

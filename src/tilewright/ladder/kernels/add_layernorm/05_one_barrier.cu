@@ -20,7 +20,7 @@
 #define LATE 0  // 1: weights and biases are asked for behind the barrier: fewer registers, and more blocks an SM
 #endif
 #ifndef BLOCKS
-#define BLOCKS 1  // of an SM, at least. 1: nobody says, for who says 1 gets registers for no more
+#define BLOCKS 1  // of an SM, at least; 0 leaves it to the compiler, which keeps registers for more
 #endif
 constexpr int WARPS = WORKERS / 32, SLOTS = power_of_two_from(WARPS);
 static_assert(WORKERS % 32 == 0, "whole warps");
@@ -120,7 +120,7 @@ __device__ __forceinline__ void make_row_by_elements(const TW_T* x, const TW_T* 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(WORKERS, BLOCKS > 1 ? BLOCKS : 0)
+extern "C" __global__ void __launch_bounds__(WORKERS, BLOCKS)
 add_layernorm(const TW_T* __restrict__ x, const TW_T* __restrict__ residual, const TW_T* __restrict__ weight,
               const TW_T* __restrict__ bias, TW_T* __restrict__ total, TW_T* __restrict__ y, int R, int C,
               long long ld_x, float epsilon) {

@@ -16,7 +16,7 @@
 #define LATE 0  // 1: weights are asked for behind the barrier: fewer registers, and more blocks an SM
 #endif
 #ifndef BLOCKS
-#define BLOCKS 1  // of an SM, at least
+#define BLOCKS 1  // of an SM, at least; 0 leaves it to the compiler, which keeps registers for more
 #endif
 constexpr int WARPS = WORKERS / 32, SLOTS = power_of_two_from(WARPS);
 static_assert(WORKERS % 32 == 0 && TW_T_BYTES == 2, "whole warps, half words");

@@ -12,7 +12,6 @@
 #define PIECES 4                 // accesses of a thread
 #define WIDTH (16 / TW_T_BYTES)  // elements of an access, where the arrays allow it
 #define HELD 1                   // 0: where they do not, no register is kept for them
-#define LOOSE 0                  // threads of a row, of many that lie in no packs; 0: of all others
 #define MANY 0                   // 1: more rows than are at work at once, in packs: what the others follow from
 #define MOST 128                 // threads of a row, unless an eighth of them or more would idle
 #endif
@@ -20,7 +19,7 @@
 #define LATE 0  // 1: weights are asked for behind the barrier: fewer registers, and more blocks an SM
 #endif
 #ifndef BLOCKS
-#define BLOCKS 1  // of an SM, at least. 1: nobody says, for who says 1 gets registers for no more
+#define BLOCKS 1  // of an SM, at least; 0 leaves it to the compiler, which keeps registers for more
 #endif
 constexpr int WARPS = WORKERS / 32, SLOTS = power_of_two_from(WARPS);
 static_assert(WORKERS % 32 == 0, "whole warps");
@@ -69,7 +68,7 @@ __device__ __forceinline__ void make_row_by_elements(const TW_T* x, const TW_T* 
         from_float(y[column], to_float(x[column]) * scale * to_float(weight[column]));
 }
 
-extern "C" __global__ void __launch_bounds__(WORKERS, BLOCKS > 1 ? BLOCKS : 0)
+extern "C" __global__ void __launch_bounds__(WORKERS, BLOCKS)
 rmsnorm(const TW_T* __restrict__ x, const TW_T* __restrict__ weight, TW_T* __restrict__ y, int R, int C, long long ld_x,
         float epsilon) {
     wait_for_previous_grid();

@@ -16,7 +16,7 @@
 #define MANY 0                   // 1: more rows than are at work at once, in packs: what the others follow from
 #endif
 #ifndef BLOCKS
-#define BLOCKS 1  // of an SM, at least. 1: nobody says, for who says 1 gets registers for no more
+#define BLOCKS 1  // of an SM, at least; 0 leaves it to the compiler, which keeps registers for more
 #endif
 constexpr int WARPS = WORKERS / 32, SLOTS = power_of_two_from(WARPS);
 static_assert(WORKERS % 32 == 0, "whole warps");
@@ -59,7 +59,7 @@ __device__ __forceinline__ void make_row(const TW_T* x, TW_T* y, int C) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(WORKERS, BLOCKS > 1 ? BLOCKS : 0)
+extern "C" __global__ void __launch_bounds__(WORKERS, BLOCKS)
 softmax(const TW_T* __restrict__ x, TW_T* __restrict__ y, int R, int C, long long ld_x) {
     wait_for_previous_grid();
     x += blockIdx.x * ld_x;
