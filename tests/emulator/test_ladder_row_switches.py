@@ -205,23 +205,27 @@ def test_words_of_rows_with_an_element_at_both_ends(
 
 
 # Many rows in no packs: columns, and what would spill where `sized` says something else of one define.
+# Rows, columns and pitch; and what would make it spill.
 SPILLS = [
-    ("layernorm", "07", "float32", 2497, {"BLOCKS": 7}),
-    ("layernorm", "07", "bfloat16", 4610, {"HELD": 1}),
-    ("layernorm", "09", "bfloat16", 4051, {"BLOCKS": 6}),
-    ("add_layernorm", "05", "bfloat16", 4610, {"HELD": 1}),
-    ("add_rmsnorm", "05", "float32", 3330, {"BLOCKS": 3}),
-    ("add_rmsnorm", "05", "float32", 5762, {"HELD": 1}),
-    ("add_rmsnorm", "05", "bfloat16", 4610, {"HELD": 1}),
+    ("layernorm", "07", "float32", (20000, 2497, 2497), {"BLOCKS": 7}),
+    ("layernorm", "07", "bfloat16", (20000, 4610, 4610), {"HELD": 1}),
+    ("layernorm", "09", "bfloat16", (20000, 4051, 4051), {"BLOCKS": 6}),
+    ("rmsnorm", "07", "bfloat16", (20000, 5134, 5135), {"BLOCKS": 0}),
+    ("add_layernorm", "05", "bfloat16", (20000, 4610, 4610), {"HELD": 1}),
+    ("add_layernorm", "05", "float32", (264, 8191, 8191), {"BLOCKS": 1}),
+    ("add_layernorm", "05", "float16", (264, 8191, 8191), {"BLOCKS": 1}),
+    ("add_rmsnorm", "05", "float32", (20000, 3330, 3330), {"BLOCKS": 3}),
+    ("add_rmsnorm", "05", "float32", (20000, 5762, 5762), {"HELD": 1}),
+    ("add_rmsnorm", "05", "bfloat16", (20000, 4610, 4610), {"HELD": 1}),
 ]
 
 
-@pytest.mark.parametrize(("name", "which", "dtype", "columns", "change"), SPILLS)
+@pytest.mark.parametrize(("name", "which", "dtype", "sizes", "change"), SPILLS)
 def test_rows_in_no_packs_spill_nothing(
-    name: str, which: str, dtype: str, columns: int, change: dict[str, int]
+    name: str, which: str, dtype: str, sizes: tuple[int, int, int], change: dict[str, int]
 ) -> None:
     family = load_family(name)
-    rung = replace(family.rung(which).at({"R": 20000, "C": columns, "ld_x": columns}, dtype), claims=())
+    rung = replace(family.rung(which).at(dict(zip(("R", "C", "ld_x"), sizes, strict=True)), dtype), claims=())
     spilled = []
     for defines in ({}, change):
         spec = rung_spec(family, replace(rung, defines={**rung.defines, **defines}), dtype)

@@ -1,6 +1,6 @@
-// Each tile's k is walked the other way from the last one's: what came last, and is still in L2, is what the next tile
-// begins with. Tiles of one block that follow each other have the same rows of a, and a cluster's wave of tiles, the same
-// columns of b as far as L2 holds them. The sums' order changes with it, from tile to tile, and is the same in every run.
+// Each tile's k is walked the other way from the last one's. All that run at once are a wave in a band of rows of tiles, and
+// the next wave's tiles lie in the same band: they begin with the k of a's rows that came last, and is still in L2. The
+// sums' order changes with it, from tile to tile, and is the same in every run.
 #include "cluster.cuh"
 #include "dependent.cuh"
 #include "stages.cuh"

@@ -114,7 +114,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
         fewer_registers<40>();
         if (threadIdx.x == 0) {
             Turn<STAGES> turn;
-            bool is_backward = false;  // along k, at every other tile: what came last is what L2 still has
+            bool is_backward = false;  // along k, at every other tile: the same rows of a came last, and are still in L2
             for (int tile = first_tile; tile < all_tiles; tile += step) {
                 const int batch = tile / matrix_tiles;
                 const int a_batch = batch_a == 0 ? 0 : batch;  // one matrix may stand for all of a batch
