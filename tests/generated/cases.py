@@ -11,7 +11,7 @@ from judge import Asked, Judged, judge, judge_mutant
 
 from tilewright.settings import Settings
 
-COUNT = int(os.environ.get("TILEWRIGHT_SEEDS", "9"))
+COUNT = int(os.environ.get("TILEWRIGHT_SEEDS", "12"))
 SEEDS = range(100, 100 + COUNT)
 TRAP_SEEDS = (1000, 1001, 1004, 1006, 1011, 1014, 1016, 1020)  # each kind of trap
 MUTANT_SEEDS = (1, 3, 6, 7, 10, 15, 17, *((8, 22, 24) if COUNT >= 20 else ()))  # the last ones take longest
