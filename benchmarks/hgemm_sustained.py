@@ -14,7 +14,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -268,9 +268,20 @@ class Bench:
         return Contender("cublaslt", "eager", call, lambda _: arena.made(), arena.poison)
 
 
-def known(record: Path | None, dtype: str, shape: tuple[int, int, int], rung: Rung) -> SustainedPoint | None:
-    """What a record has of a shape, if it is of that rung with its defines."""
-    points = msgspec.json.decode(record.read_bytes(), type=SustainedBench).points if record else ()
+def kept_of(record: Path | None, info: GpuInfo) -> tuple[SustainedPoint, ...]:
+    """Points of an earlier record that may stand in this one: timed alike, on such a card, and with a ratio."""
+    if record is None:
+        return ()
+    told = msgspec.json.decode(record.read_bytes(), type=SustainedBench)
+    if (told.protocol, told.card, told.driver) != (PROTOCOL, info.name, info.driver):
+        sys.exit(f"{record} was made in another way, or on another card or driver: it has nothing that can be kept.")
+    return tuple(point for point in told.points if point.ratios)
+
+
+def known(
+    points: Sequence[SustainedPoint], dtype: str, shape: tuple[int, int, int], rung: Rung
+) -> SustainedPoint | None:
+    """The point of a shape, if it is of that rung with its defines."""
     for point in points:
         if (point.dtype, point.sizes, point.rung, dict(point.defines)) == (dtype, shape, rung.name, told_of(rung)):
             return point
@@ -310,6 +321,7 @@ def main() -> None:
     info = find_gpu()
     if info is None:
         sys.exit("there is no GPU here")
+    earlier = kept_of(args.have, info)
     family, settings = load_family("hgemm"), Settings.from_environment()
     builds: dict[object, Build] = {}  # one for each rung with its defines
     for dtype, shape in CASES:
@@ -328,7 +340,7 @@ def main() -> None:
     with torch.cuda.stream(stream), torch.no_grad():
         bench = Bench(torch, stream, family, info, settings)
         for index, (dtype, shape) in enumerate(CASES):
-            if (kept := known(args.have, dtype, shape, best(family, dtype, shape, info))) is not None:
+            if (kept := known(earlier, dtype, shape, best(family, dtype, shape, info))) is not None:
                 told = replace(told, points=(*told.points, kept), left_out=_names(CASES[index + 1 :]))
                 continue
             window_s = WINDOW_S if math.prod(shape) >= WEIGHED else 0.0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import msgspec
 import pytest
@@ -66,3 +68,44 @@ def test_a_record_is_read_back_and_drawn(script: ModuleType, tmp_path: Path) -> 
     ) in lines
     assert "| 1x8x8 | 30_direct | 2.5 | - | - | - | - | - / - / - | - / - / - | - / - / - | - |" in lines
     assert "- bfloat16 1x8x8, torch: wrong" in lines
+
+
+def test_a_contender_runs_alone_before_it_is_timed(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock follows what ran before."""
+    seen: list[str] = []
+    graph = SimpleNamespace(replay=lambda: seen.append("replay"))
+    clock = object.__new__(script.LoadClock)
+    clock._graphs = {"ours": (graph, 5)}
+
+    def elapsed_us(call: Callable[[], None], times: int) -> float:
+        seen.append("timed")
+        call()
+        return 100.0 / times
+
+    monkeypatch.setattr(clock, "_elapsed_us", elapsed_us)
+    assert clock.time_us("ours") == 20.0
+    assert seen == [*["replay"] * script.LEADS, "timed", "replay"]
+    assert script.LEADS >= 3
+
+
+def test_points_are_kept_where_they_were_timed_alike_and_the_rung_is_the_same(
+    script: ModuleType, tmp_path: Path
+) -> None:
+    record = tmp_path / "record.json"
+    card = SimpleNamespace(name="a card", driver="580")
+    script.written(replace(bench(1.03), protocol=script.PROTOCOL), record)
+    (large,) = script.kept_of(record, card)  # not the one without a ratio
+    rung = SimpleNamespace(name="25_pingpong", defines={"TW_BN": 8, "OTHER": 1})
+    shape = (4096, 4096, 4096)
+    assert script.known([large], "bfloat16", shape, rung) == large
+    assert script.known([large], "float16", shape, rung) is None
+    assert script.known([large], "bfloat16", shape, SimpleNamespace(name=rung.name, defines={"TW_BN": 16})) is None
+    assert script.known([large], "bfloat16", shape, SimpleNamespace(name="24_persistent", defines=rung.defines)) is None
+    for other in (
+        replace(bench(1.03), protocol="otherwise"),
+        replace(bench(1.03), protocol=script.PROTOCOL, driver="1"),
+    ):
+        script.written(other, record)
+        with pytest.raises(SystemExit, match="nothing that can be kept"):
+            script.kept_of(record, card)
+    assert script.kept_of(None, card) == ()
