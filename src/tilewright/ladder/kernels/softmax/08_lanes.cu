@@ -26,6 +26,11 @@ __device__ __forceinline__ void make_row(const TW_T* x, TW_T* y, int columns) {
     float values[OWNED][ACROSS];
     load_share<LANES>(share, x + first, left, MINUS_INFINITY);
     unpack_share(values, share);
+    if constexpr (LANES * OWNED * ACROSS == 1) {  // one column: 1, or NaN of what is not finite
+        values[0][0] = 1.0f + (values[0][0] - values[0][0]);
+        store_piece<LANES>(to, values[0], 0, left);
+        return;
+    }
 
     float largest = MINUS_INFINITY, sum = 0.0f;
     #pragma unroll
