@@ -151,3 +151,15 @@ __device__ __forceinline__ void store_sums(unsigned char* box, int thread, int c
                  "r"(pack_word(&sums[6], TW_T()))
                  : "memory");
 }
+
+// Four sums of each thread, as elements, of a product whose rows are columns of c: eight rows of c in a box of 64 columns
+// with the 128-byte swizzle. A warp has 16 of the columns; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void store_turned(unsigned char* box, int thread, const float4& sums) {
+    const int lane = thread % 32;
+    const int row = lane % 8;
+    const int place = (thread / 32 * 2 + lane / 8 % 2) ^ row;
+    const unsigned to = shared_address(box + row * 128 + place * 16);
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(to),
+                 "r"(pack_word(&sums.x, TW_T())), "r"(pack_word(&sums.z, TW_T()))
+                 : "memory");
+}
