@@ -94,10 +94,9 @@ def test_turns_at_the_card(card: GpuInfo, tmp_path: Path) -> None:
     other = FileTurns(tmp_path, held_s=None)
     with other.alone():
         pass
-    waiting, shared, alone = (float(part.split()[1]) for part in turns.told().split(", "))
-    assert waiting < 1
-    assert shared > 0
-    assert alone >= 0.1
+    assert turns.seconds["waiting"] < 1
+    assert turns.seconds["shared"] > 0
+    assert turns.seconds["alone"] >= 0.1
 
 
 def test_a_wrong_peer_is_refused(card: GpuInfo, monkeypatch: pytest.MonkeyPatch) -> None:

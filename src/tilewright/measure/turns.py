@@ -16,7 +16,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -110,6 +110,11 @@ class FileTurns(Turns):
         if self._is_aside:
             self._is_aside = False
             self._switch("alone")
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Where the time went so far: waiting, shared, alone."""
+        return dict(self._seconds)
 
     def told(self) -> str:
         return ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self._seconds.items())

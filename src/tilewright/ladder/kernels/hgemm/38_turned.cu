@@ -165,15 +165,12 @@ hgemm(const TW_T* __restrict__ a, const TW_T* __restrict__ b, TW_T* __restrict__
         #pragma unroll
         for (int i = 0; i < OWN_CHUNKS; ++i) {
             if (PARTS > 1 && i >= chunks_of(part)) break;
-            float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            float4 sum;
             #pragma unroll
             for (int p = 0; p < PARTS; ++p) {  // in the order of the parts: the same bits every time
                 float4 more = make_float4(own[i * 4], own[i * 4 + 1], own[i * 4 + 2], own[i * 4 + 3]);
                 if (p != part) more = sent[((p - (p > part)) * OWN_CHUNKS + i) * SHARE + threadIdx.x];
-                sum.x += more.x;
-                sum.y += more.y;
-                sum.z += more.z;
-                sum.w += more.w;
+                sum = p == 0 ? more : make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
             }
             store_turned(out + i * 1024, thread, sum);
         }
