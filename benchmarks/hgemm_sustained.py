@@ -78,7 +78,8 @@ BETWEEN = (
     (320, 4096, 4096), (320, 14336, 4096), (320, 8192, 8192), (384, 2048, 2048), (384, 4096, 4096), (448, 4096, 14336),
     (640, 4096, 4096), (640, 14336, 4096), (768, 2048, 2048), (768, 8192, 8192), (1536, 1024, 4096), (1536, 4096, 4096),
 )  # fmt: skip
-CASES = [(dtype, shape) for part in (LARGE, FEW_ROWS, BETWEEN, OTHERS) for shape in part for dtype in ("bfloat16", "float16")]
+PARTS = (LARGE, FEW_ROWS, BETWEEN, OTHERS)
+CASES = [(dtype, shape) for part in PARTS for shape in part for dtype in ("bfloat16", "float16")]
 
 
 class Card:

@@ -18,10 +18,10 @@ RUNG = FAMILY.rung(TURNED)
 Defines = tuple[tuple[str, int], ...]
 
 
-def turned(rows: int, columns: int, parts: int, sharers: int, stages: int = 2, once: int = 1, ahead: int = 1) -> Defines:
-    return as_defines(
-        BM=rows, BN=columns, PARTS=parts, SHARERS=sharers, STAGES=stages, ONCE=once, AHEAD=ahead, GROUP=2
-    )
+def turned(
+    rows: int, columns: int, parts: int, sharers: int, stages: int = 2, once: int = 1, ahead: int = 1
+) -> Defines:
+    return as_defines(BM=rows, BN=columns, PARTS=parts, SHARERS=sharers, STAGES=stages, ONCE=once, AHEAD=ahead, GROUP=2)
 
 
 def sizes(m: int, n: int, k: int) -> dict[str, int]:
@@ -41,8 +41,8 @@ CASES = {
     "tallest": (turned(256, 64, 2, 1), sizes(250, 136, 328)),
     "widest": (turned(128, 256, 1, 1), sizes(136, 264, 200)),
 }
-# No faults where an emulator decides: behind fences lie fresh mbarriers only, which fence.mbarrier_init publishes; where
-# blocks share a, those that come to the cluster's barrier have met; and one warpgroup reads its tiles together.
+# No faults where an emulator decides: behind fences lie fresh mbarriers only, which fence.mbarrier_init publishes;
+# where blocks share a, those that come to the cluster's barrier have met; and one warpgroup reads its tiles together.
 RINGS = {
     "two parts": {"proxy_fence_dropped.0", "proxy_fence_dropped.1"},
     "shared a": {"proxy_fence_dropped.0", "barrier_removed.0"},

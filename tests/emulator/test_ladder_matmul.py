@@ -35,6 +35,8 @@ TILES = {
                   "TW_ONCE": 0},
     "23_little": {},
     "24_packed": {"TW_BN": 64, "TW_STAGES": 2, "TW_PACKS": 2},
+    "25_turned": {"TW_BM": 48, "TW_BN": 64, "TW_STAGES": 2, "TW_PARTS": 2, "TW_SHARERS": 1, "TW_BANDS": 0, "TW_COME": 1,
+                  "TW_AHEAD": 1, "TW_ONCE": 1, "TW_PIECES": 0},
 }  # fmt: skip
 LAYOUTS = ("NN", "NT", "TN", "TT")
 ONLY_NT = ("22_direct",)
@@ -117,6 +119,10 @@ SOME = [
     ("22_direct", "NT", "bfloat16", (1, 5, 129, 24), 0, 0, 0),  # one of the parts has no k
     ("23_little", "NN", "bfloat16", (2, 21, 37, 261), 1, 1, 4),
     ("23_little", "TT", "float16", (1, 1, 1, 1), 0, 1, 0),
+    ("25_turned", "NN", "bfloat16", (1, 70, 101, 136), 1, 0, 3),
+    ("25_turned", "NT", "float16", (2, 70, 72, 136), 0, 1, 2),
+    ("25_turned", "TN", "float16", (1, 150, 139, 72), 1, 1, 0),
+    ("25_turned", "TT", "bfloat16", (3, 37, 40, 72), 0, 0, 4),
 ]
 
 
@@ -172,6 +178,23 @@ def test_neighbours_share_a_and_rows_are_stored_in_pieces(layout: str, columns: 
     assert run("21_split_k", of, "bfloat16", 1, "", "", **tiles).message == ""
 
 
+@pytest.mark.parametrize(
+    ("layout", "m", "more"),
+    [
+        ("NT", 100, {"TW_BM": 112, "TW_BN": 128, "TW_PARTS": 3}),
+        ("TN", 150, {"TW_BM": 80, "TW_BN": 128, "TW_PARTS": 1, "TW_SHARERS": 2}),  # a's last boxes are a quarter theirs
+        ("TT", 70, {"TW_BM": 48, "TW_BN": 192, "TW_PARTS": 4}),
+        ("NN", 40, {"TW_BM": 32, "TW_BN": 64, "TW_PARTS": 2, "TW_SHARERS": 2, "TW_STAGES": 3}),
+    ],
+)
+def test_tiles_are_as_high_as_rows_there_are(layout: str, m: int, more: dict[str, int]) -> None:
+    of = sizes(layout, (2, m, 200, 328), 1, 1, 1)
+    tiles = tuple({**TILES["25_turned"], "TW_PIECES": 1, **more}.items())
+    compiled = built("25_turned", tuple(of.items()), "bfloat16", tiles, "", "")
+    assert compiled.spill_bytes == 0
+    assert run_emulated(compiled, operation(FAMILY, "bfloat16", of), attempt=1).message == ""
+
+
 @pytest.mark.parametrize(("m", "parts", "side", "deep"), [(16, 4, 2, 3), (32, 1, 1, 4)])
 def test_weights_go_straight_to_registers_with_the_tiles_of_a_card(m: int, parts: int, side: int, deep: int) -> None:
     of = sizes("NT", (1, m, 136, 1000), 1, 0, 0)
@@ -215,6 +238,12 @@ TWINS = [
     ("22_direct", FEW, "for (int d = 0;", "for (int d = 1;"),
     ("23_little", FEW, "column + i * 8 < N ? there : 0", "there"),
     ("23_little", FEW, "added.at(row + 8, ", "added.at(row, "),
+    ("25_turned", FEW, "has_next = row + 1 < M", "has_next = row < M"),
+    ("25_turned", TWO, "one_of(bias + own_column + 8, has_both)", "one_of(bias + own_column, has_one)"),
+    ("25_turned", TWO, "here + ld_c", "here"),
+    ("25_turned", TWO_BOXES, "TW_A_ALONG_M ? k * 128 : k * 2", "k * 2"),
+    ("25_turned", TWO, "TW_B_ALONG_K ? k * 2 : k * 128", "k * 128"),
+    ("25_turned", TWO, "(PARTS - 1) * chunks_of(part)", "chunks_of(part) + chunks_of(part)"),
     ("24_packed", ODD, "address & 2 ? 16 : 0", "0"),
     ("24_packed", ODD, "b_batch = batch_b > 0 ? batch : 0", "b_batch = 0"),
 ]
