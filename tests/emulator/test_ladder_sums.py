@@ -16,7 +16,8 @@ from tilewright.launch.dtypes import DTYPES
 from tilewright.sass.listing import disassemble
 from tilewright.settings import Settings
 
-TOP = {"reduce": "07_last_block", "dot": "03_last_block"}
+TOP = {"reduce": "09_marked", "dot": "05_marked"}
+LAST = {"reduce": "07_last_block", "dot": "03_last_block"}  # what they are one technique from
 CLUSTER = {"reduce": "08_cluster", "dot": "04_cluster"}  # for lengths between
 
 
@@ -40,6 +41,11 @@ BROKEN = [
     ("reduce", "07", "__ldcg(partial + i)", "__ldcg(partial)", "small"),
     ("reduce", "07", "draws_last(ticket, gridDim.x)", "blockIdx.x == gridDim.x - 1", "small"),
     ("reduce", "07", "*y = *x;", "*y = *x + *x;", "tiny_1"),
+    ("reduce", "09", "if (threadIdx.x > 0) sum = 0.0f;", "", "small"),
+    ("reduce", "09", "take_marked(marked + i)", "take_marked(marked)", "small"),  # nobody writes that once more
+    ("dot", "05", "write_marked(marked + blockIdx.x, sum)", "write_marked(marked + blockIdx.x, sums[0])", "small"),
+    ("dot", "05", "i < before; i += THREADS", "i + 1 < before; i += THREADS", "small"),
+    ("dot", "05", "const unsigned before = gridDim.x - 1;", "const unsigned before = gridDim.x;", "small"),
     ("dot", "03", "to_float(*a) * to_float(*b)", "to_float(*a)", "tiny_1"),
     ("dot", "01", "b[i * stride_b]", "b[i * stride_a]", "strided"),
     ("dot", "02", "packs_b + pack * TW_PACK", "packs_b + (line.packs - 1) * TW_PACK", "ragged"),
@@ -152,19 +158,16 @@ def test_vectors_that_begin_differently_are_not_read_in_packs() -> None:
     assert not run_emulated(twin, what).passed
 
 
-def test_middling_lengths_are_a_clusters() -> None:
+def test_middling_lengths_were_a_clusters_and_are_no_longer() -> None:
     for name, dtype, count in (("reduce", "float32", 16385), ("reduce", "bfloat16", 100_001), ("dot", "float16", 9001)):
         family = load_family(name)
         sizes = line(family, count)
-        rung = family.best(sizes, dtype, lambda arch: True)
-        assert rung.name == CLUSTER[name]
-        compiled = built(family, rung, dtype)
+        compiled = built(family, family.rung(CLUSTER[name]).at(sizes, dtype), dtype)
         done = run_emulated(compiled, operation(family, dtype, sizes))
         assert done.passed, done.message
         assert compiled.spill_bytes == 0
-        assert family.best(sizes, dtype, lambda arch: False).name == TOP[name]
-        assert family.best(line(family, 1000), dtype, lambda arch: True).name == TOP[name]
-        assert family.best(line(family, 1 << 28), dtype, lambda arch: True).name == TOP[name]
+        for length in (1, 1000, count, 1 << 28):
+            assert family.best(line(family, length), dtype, lambda arch: True).name == TOP[name]
 
 
 # Rows of some lanes of a warp, of a warp, of a block, of several; each begins at another place within 16 bytes.
@@ -274,10 +277,10 @@ def test_blocks_of_a_split_row_are_one_wave() -> None:
         assert 396 < launch[0].grid[0] * launch[0].grid[1] <= 792
 
 
-@pytest.mark.parametrize("name", list(TOP))
+@pytest.mark.parametrize("name", list(LAST))
 def test_what_is_kept_is_zero_again(name: str) -> None:
     family = load_family(name)
-    rung = family.rung(TOP[name])
+    rung = family.rung(LAST[name])
     assert rung.kept == ("partial", "ticket")
     what = operation(family, "float32", family.sizes["small"])
     done = run_emulated(built(family, rung), what)
@@ -367,3 +370,34 @@ def test_inputs_tell_a_wrong_sum_from_a_right_one() -> None:
         for size in ("small", "ragged", "strided"):
             what = operation(family, "float32", family.sizes[size])
             assert abs(float(what.expected["y"])) > 0.05 * np.sqrt(what.sizes["N"])
+
+
+@pytest.mark.parametrize("name", list(TOP))
+def test_marks_are_gone_behind_a_launch(name: str) -> None:
+    family = load_family(name)
+    rung = family.rung(TOP[name])
+    assert rung.kept == ("marked",)
+    what = operation(family, "float32", family.sizes["small"])
+    for attempt in (0, 1, 2):
+        done = run_emulated(built(family, rung), what, attempt=attempt)
+        assert done.passed, done.message
+        assert not done.outputs["marked"].any()
+    header = (rung.file.parents[1] / "include/marked.cuh").read_text("utf-8").replace("#pragma once", "")
+    keeping = header.replace("    *from = 0;\n", "")
+    assert keeping != header
+    text = rung.file.read_text("utf-8").replace('#include "marked.cuh"', keeping)
+    twin = run_emulated(built(family, rung, text=text), what)
+    assert twin.passed, "the first launch is right"
+    assert twin.outputs["marked"].any()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.0])
+def test_a_mark_is_there_whatever_the_sum(value: float) -> None:
+    """A word of zeros would be none: of -0 and +0 as well the upper half is not."""
+    family = load_family("reduce")
+    what = operation(family, "float32", family.sizes["small"])
+    x = np.full_like(what.inputs["x"], value if value == 0 else 0.0)
+    x[0] = value
+    what = replace(what, inputs={**what.inputs, "x": x}, expected={"y": np.asarray(float(x.astype(np.float64).sum()))})
+    done = run_emulated(built(family, family.rung(TOP["reduce"])), what)
+    assert done.passed, done.message

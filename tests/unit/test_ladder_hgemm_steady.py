@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ TRIALS = trials("s9")
 FITTED = trials("s10")
 
 
+@cache
 def chosen(shape: Shape) -> Rung:
     m, n, k = shape
     sizes = {"M": m, "N": n, "K": k, "ld_a": k, "ld_b": n}
