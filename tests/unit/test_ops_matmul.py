@@ -134,13 +134,14 @@ def test_arrays_are_what_a_rung_takes() -> None:
         (half(1000, 512), half(512, 1024)),
         (half(1000, 512), half(512, 2056)),
         (half(2048, 1024), half(1024, 2056)),
+        (half(2048, 4096), half(4096, 4096)),
         (half(2048, 64), half(4096, 64).t()),
         (half(2, 2048, 64), half(2, 4100, 64).transpose(1, 2)),
     ):
         for c in (None, half(b.shape[-1])):
             taken.add(bound_to(request_of(a, b, None, c, 1.0, 1.0, "none")))
     named = {"20_persistent", "21_split_k", "22_direct", "23_little", "24_packed"}
-    plain = {"25_pingpong", "36_back_and_forth", "37_fitted"}
+    plain = {"25_pingpong", "36_back_and_forth", "37_fitted", "38_turned"}
     assert {*(f"matmul/{name}" for name in named), *(f"hgemm/{name}" for name in plain)} <= taken, taken
 
 
