@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import cache
 
@@ -143,3 +144,16 @@ def test_64_rows_alone_would_wait_for_each_product() -> None:
         made = replace(RUNG, choices=tuple(c for c in RUNG.choices if c["TW_PARTS"] * c["TW_SHARERS"] == 1))
         size = {"M": m, "N": 8192, "K": 512, "ld_a": 512, "ld_b": 8192}
         assert made.at(size, "bfloat16").defines["TW_BM"] != 64
+
+
+def test_a_ring_has_three_stages_and_room_at_any_size() -> None:
+    """What the emulator cannot tell: a card's shared memory and registers, and a tile that is on its way."""
+    for m, n, k in itertools.product(
+        (1, 17, 165, 181, 251, 384, 574, 1023, 2560, 8192), (72, 1000, 3584, 26944), (512, 13670)
+    ):
+        made = RUNG.at({"M": m, "N": n, "K": k, "ld_a": -(-k // 8) * 8, "ld_b": n}, "bfloat16")
+        rows, columns, parts, stages = (int(made.defines[f"TW_{name}"]) for name in ("BM", "BN", "PARTS", "STAGES"))
+        sent = (parts - 1) * -(-rows // 8 // parts) * columns * 32
+        assert stages >= 3
+        assert stages * (rows + columns) * 128 + sent + 1024 <= 232_448 - 256  # and the mbarriers
+        assert rows <= {192: 192, 256: 128}.get(columns, 256)
