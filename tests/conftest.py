@@ -17,6 +17,7 @@ from tilewright.sass import listing
 from tilewright.settings import Settings
 
 # Files that take half a minute and more of one worker. They are begun first: begun last, the other workers would wait.
+# (--no-loadscope-reorder: else xdist begins with files of many tests, and ends with the few that take longest.)
 LONG = (
     "test_examples_verified",
     "test_workflow_",
