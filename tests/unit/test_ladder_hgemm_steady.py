@@ -86,7 +86,7 @@ def test_a_rung_that_needs_more_power_is_not_taken_where_power_limits() -> None:
 
 
 def test_what_is_taken_at_sizes_between_is_near_the_best_that_was_timed_there() -> None:
-    """Where the very tiles that are taken were timed: a cost of eight lines is not exact, but near on the whole."""
+    """Where the very tiles that are taken were timed: a fitted cost is not exact, but near on the whole."""
     over = []
     for shape, rows in FITTED.items():
         steady = [row["us"] for row in rows if "shape" in row]

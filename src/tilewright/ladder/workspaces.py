@@ -2,7 +2,8 @@
 
 So a launch needs no other one before it that clears its counters. Launches that may run at the same time must not share
 it: those of one stream cannot, so each stream has its own; and a launch that is captured into a graph, which may be
-replayed beside anything, keeps what it got.
+replayed beside anything, keeps what it got. One captured graph that is instantiated twice must not be replayed beside
+itself: of two launches with one workspace, sums may be wrong, and a block that waits for a mark may wait for ever.
 """
 
 from __future__ import annotations
