@@ -360,6 +360,7 @@ def main() -> None:
             ratios = " ".join(f"{name} {ratio.value:.3f}" for name, ratio in point.ratios.items())
             left = f"{end - time.monotonic():.0f} s left"
             print(dtype, *shape, point.rung, ratios, *point.messages.values(), left, flush=True)
+        written(told, args.out)  # what is kept behind the last that was timed, too
 
 
 def _names(cases: list[tuple[str, tuple[int, int, int]]]) -> tuple[str, ...]:

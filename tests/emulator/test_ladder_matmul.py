@@ -35,7 +35,7 @@ TILES = {
                   "TW_ONCE": 0},
     "23_little": {},
     "24_packed": {"TW_BN": 64, "TW_STAGES": 2, "TW_PACKS": 2},
-    "25_turned": {"TW_BM": 48, "TW_BN": 64, "TW_STAGES": 2, "TW_PARTS": 2, "TW_SHARERS": 1, "TW_BANDS": 0, "TW_COME": 1,
+    "25_turned": {"TW_BM": 48, "TW_BN": 64, "TW_STAGES": 2, "TW_PARTS": 2, "TW_SHARERS": 1, "TW_COME": 1,
                   "TW_AHEAD": 1, "TW_ONCE": 1, "TW_PIECES": 0},
 }  # fmt: skip
 LAYOUTS = ("NN", "NT", "TN", "TT")

@@ -29,6 +29,8 @@ def trials(session: str) -> dict[Shape, list[dict[str, Any]]]:
 
 
 TRIALS = trials("s9")
+for _shape, _rows in trials("s11").items():  # where 39 was timed; half of them were drawn at random
+    TRIALS.setdefault(_shape, []).extend(_rows)
 # What 38's cost was fitted to: mostly shapes that no tile of 128 rows divides.
 FITTED = trials("s10")
 
@@ -47,6 +49,7 @@ def is_of(name: str, rung: Rung) -> bool:
     if said.pop("SNAKE", 0) and first == "24_persistent":
         first = "36_back_and_forth"  # what it was called before it had a name
     said.pop("DUMMY", 0)
+    said.pop("BANDS", 0)  # told the height of the tile, which says it itself
     if rung.name == "37_fitted" and rung.defines["TW_BN"] == 256:
         said.pop("SLOTS", 0)  # one or two: 1599 and 1606 us at 8192^3
     return first == rung.name and all(rung.defines.get(f"TW_{key}", 0) == value for key, value in said.items())

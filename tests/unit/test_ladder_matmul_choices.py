@@ -13,61 +13,6 @@ FAMILY = load_family("matmul")
 # 2026-11-30 and 12-01, bfloat16, rows without gaps, a bias unless it is a batch). 21's times with STAGES=8 of 42.03
 # and 20.77 are of 2026-11-30, before it got faster.
 MEASURED: dict[tuple[int, int, int, int, str], dict[str, float]] = {
-    (1, 1, 14336, 4096, "NT"): {
-        "21_split_k BN=224 PARTS=2 STAGES=5": 37.06,  # without pieces, which changed nothing with BN=112
-        "21_split_k BN=112 PARTS=1 PIECES=1": 38.08,
-        "21_split_k BN=112 PARTS=1 PIECES=0": 38.11,
-        "22_direct PARTS=1 SIDE=2 DEEP=4 AHEAD=128 ONCE=1": 39.57,
-        "22_direct PARTS=1 SIDE=1 DEEP=8 AHEAD=256 ONCE=0": 41.65,
-        "22_direct PARTS=1 SIDE=1 DEEP=8 AHEAD=256 ONCE=1": 41.95,
-        "21_split_k STAGES=8": 42.03,
-        "22_direct PARTS=1 SIDE=1 DEEP=8 AHEAD=0": 42.35,
-    },
-    (1, 8, 14336, 4096, "NT"): {
-        "21_split_k": 37.54,  # of 8 stages; 10 are chosen, which were ahead of 8 at 16 rows
-        "22_direct PARTS=1 SIDE=2 DEEP=4 AHEAD=128 ONCE=1": 40.22,
-        "22_direct PARTS=1 SIDE=1 DEEP=8 AHEAD=256 ONCE=1": 43.10,
-    },
-    (1, 16, 14336, 4096, "NT"): {
-        "21_split_k PARTS=1 STAGES=10": 36.69,  # 36.51 without pieces, 36.54 with, in the last trial
-        "21_split_k PARTS=1 STAGES=8": 37.14,
-        "21_split_k BN=224 PARTS=2 STAGES=5 PIECES=1": 37.34,
-        "21_split_k BN=224 PARTS=2 STAGES=5 PIECES=0": 37.86,
-        "21_split_k SHARERS=2 STAGES=10": 38.34,
-        "22_direct PARTS=1 SIDE=1 DEEP=8 AHEAD=256 RESIDENT=1": 42.13,
-    },
-    (1, 8, 4096, 4096, "NT"): {
-        "22_direct PARTS=2 SIDE=1 DEEP=8 AHEAD=256": 16.62,
-        "22_direct PARTS=2 SIDE=1 DEEP=8 AHEAD=256 ONCE=0": 16.77,
-        "22_direct PARTS=2 SIDE=2 DEEP=4 AHEAD=128": 18.59,
-        "21_split_k STAGES=12": 18.59,
-        "21_split_k STAGES=8": 20.77,
-    },
-    (1, 16, 4096, 4096, "NT"): {
-        "21_split_k BN=64 PARTS=2 STAGES=12": 16.32,  # 18.08 without pieces, 18.14 with, in the last trial
-        "21_split_k BN=64 PARTS=2 STAGES=8": 16.93,
-        "21_split_k BN=128 PARTS=4 STAGES=7": 18.91,  # of that trial
-        "22_direct": 17.66,
-    },
-    (1, 32, 10240, 8192, "NT"): {
-        "21_split_k BN=160 PARTS=2 PIECES=1": 49.52,
-        "21_split_k BN=160 PARTS=2 STAGES=7": 49.55,
-        "21_split_k BN=80 PARTS=1 STAGES=12": 51.63,
-        "21_split_k BN=80 PARTS=1 SHARERS=2 STAGES=12": 52.86,
-        "21_split_k BN=80 PARTS=1 STAGES=8": 54.27,
-        "22_direct": 65.31,
-    },
-    (1, 1, 4096, 4096, "NT"): {
-        "21_split_k BN=64 PARTS=2": 15.87,
-        "22_direct ONCE=0": 16.58,
-        "22_direct ONCE=1": 16.74,
-    },
-    (1, 4, 8192, 8192, "NT"): {
-        "21_split_k BN=128 PARTS=2 PIECES=1": 45.52,
-        "21_split_k BN=128 PARTS=2 PIECES=0": 45.60,
-        "22_direct": 47.02,
-        "21_split_k BN=64 PARTS=1 STAGES=12": 51.17,
-    },
     (1, 64, 8192, 4096, "NT"): {
         "21_split_k BN=128 PARTS=2 PIECES=1": 23.68,
         "21_split_k BN=64 PARTS=1 STAGES=8": 23.74,
@@ -95,12 +40,6 @@ MEASURED: dict[tuple[int, int, int, int, str], dict[str, float]] = {
         "20_persistent CLUSTER=2": 26.49,
         "20_persistent CLUSTER=1": 35.00,
     },
-    (1, 1024, 1024, 1024, "NN"): {
-        "21_split_k SHARERS=2 PIECES=1 AHEAD=4": 5.01,
-        "21_split_k SHARERS=2 PIECES=1 AHEAD=0": 5.05,
-        "21_split_k SHARERS=1 PIECES=0 AHEAD=4": 5.95,
-        "21_split_k SHARERS=1 PIECES=1 AHEAD=4": 6.50,
-    },
     (1, 64, 28672, 8192, "NT"): {
         "21_split_k BN=224 SHARERS=1 STAGES=5 PIECES=1 ONCE=0": 122.88,
         "21_split_k BN=224 SHARERS=2 STAGES=5 PIECES=1 ONCE=0": 123.78,
@@ -123,25 +62,10 @@ MEASURED: dict[tuple[int, int, int, int, str], dict[str, float]] = {
         "21_split_k PARTS=2 SHARERS=1 PIECES=0 ONCE=1": 15.98,
         "21_split_k BN=32 PARTS=1 SHARERS=2 STAGES=10 PIECES=1": 19.14,
     },
-    (1, 256, 4096, 4096, "NT"): {
-        "21_split_k SHARERS=2 PIECES=1 ONCE=1": 22.24,
-        "21_split_k SHARERS=1 PIECES=0 ONCE=0": 23.78,
-        "21_split_k SHARERS=2 PIECES=1 ONCE=0": 24.22,
-        "21_split_k SHARERS=2 PIECES=0 ONCE=0": 24.99,
-        "21_split_k SHARERS=1 PIECES=1 ONCE=0": 25.82,
-        "20_persistent": 28.58,
-    },
     (1, 512, 4096, 4096, "NT"): {
         "20_persistent": 29.95,  # 30.69 in the last trial, and 21 with ONCE=1 30.88
         "21_split_k BM=128 BN=128 PARTS=1 SHARERS=2 STAGES=7 PIECES=1 ONCE=0": 30.43,
         "21_split_k BM=128 BN=256 PARTS=2 SHARERS=1 STAGES=3 PIECES=1": 34.80,
-    },
-    (1, 1024, 1024, 1024, "NT"): {
-        "21_split_k SHARERS=2 PIECES=1 AHEAD=4": 5.04,
-        "21_split_k SHARERS=1 PIECES=0 AHEAD=4": 5.96,
-        "21_split_k SHARERS=2 PIECES=0 AHEAD=4": 6.13,
-        "21_split_k SHARERS=1 PIECES=1 AHEAD=4": 6.44,
-        "21_split_k SHARERS=4 STAGES=4 PIECES=1 AHEAD=4": 7.25,
     },
     (1, 1000, 1000, 1000, "NT"): {
         "21_split_k SHARERS=2 PIECES=1 AHEAD=0": 6.77,

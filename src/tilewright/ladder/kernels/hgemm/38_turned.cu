@@ -21,9 +21,6 @@
 #ifndef TW_GROUP
 #define TW_GROUP 8
 #endif
-#ifndef TW_BANDS
-#define TW_BANDS 0  // of rows, as high as each other, which BM was found for; who names none may have any BM
-#endif
 constexpr int PARTS = TW_PARTS;      // of K
 constexpr int SHARERS = TW_SHARERS;  // tiles, one beside the other: each brings some rows of a for all
 constexpr int CLUSTER = PARTS * SHARERS;

@@ -20,9 +20,6 @@
 #define TW_ONCE 1
 #define TW_PIECES 0
 #endif
-#ifndef TW_BANDS
-#define TW_BANDS 0  // of rows, as high as each other, which BM was found for; who names none may have any BM
-#endif
 #ifndef TW_A_ALONG_M
 #define TW_A_ALONG_M 0  // neighbours in memory are neighbours along m, not along k
 #define TW_B_ALONG_K 0  // along k, not along n
