@@ -107,9 +107,10 @@ def test_what_was_timed_under_load_is_what_is_chosen() -> None:
         shape = tuple(point["sizes"])
         assert chosen(shape) == (point["rung"][:2], point["defines"]), shape
     for dtype in ("bfloat16", "float16"):
-        for peer, least, of_few_rows in (("torch", 1.10, 1.14), ("cublaslt", 1.08, 1.10)):
+        for peer, least, of_few_rows in (("torch", 1.11, 1.14), ("cublaslt", 1.09, 1.11)):
             mine = [(p["sizes"][0], p["ratios"][peer]["value"]) for p in points if p["dtype"] == dtype]
-            assert len(mine) >= 65
+            assert len(mine) >= 71
+            assert min(ratio for _, ratio in mine) >= 0.95
             assert geometric_mean(ratio for _, ratio in mine) >= least
             assert geometric_mean(ratio for rows, ratio in mine if rows <= 128) >= of_few_rows
 
