@@ -39,7 +39,9 @@ constexpr int GROUP = TW_GROUP;
 constexpr bool COME = TW_COME;  // it comes while the grid before it ends, and lets the next one do so
 constexpr int THREADS = (1 + CONSUMERS) * 128;
 constexpr int A_BYTES = BM * BK * 2;
-constexpr int B_BYTES = BN * BK * 2;
+constexpr int BOXES = (BN + WIDE - 1) / WIDE;  // of a tile of the result, and of b where rows of it are k
+constexpr int LEFT = BN % WIDE;                // columns of the last box, unless that is whole
+constexpr int B_BYTES = (TW_B_ALONG_K ? BN : BOXES * WIDE) * BK * 2;
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int SLOTS = 2;             // boxes of a warpgroup's result that wait to be stored
 constexpr int BOX_BYTES = 64 * 128;  // 64 rows of 64 elements
@@ -50,18 +52,23 @@ constexpr int A_BOXES = TW_A_ALONG_M ? BM / WIDE : 1;
 // b, of which a block brings its share for all of the cluster: a box of its columns, where rows of the box are columns;
 // else whole boxes of 64 columns where they can be shared out, or its rows of each.
 constexpr bool HAS_WHOLE_BOXES = BN % (WIDE * CLUSTER) == 0;
-constexpr int B_BOXES = TW_B_ALONG_K ? 1 : HAS_WHOLE_BOXES ? BN / WIDE / CLUSTER : BN / WIDE;
+constexpr int B_BOXES = TW_B_ALONG_K ? 1 : HAS_WHOLE_BOXES ? BOXES / CLUSTER : BOXES;
 constexpr int B_BOX_ROWS = TW_B_ALONG_K ? BN / CLUSTER : HAS_WHOLE_BOXES ? BK : BK / CLUSTER;
 constexpr int B_SHARE_BYTES = TW_B_ALONG_K || HAS_WHOLE_BOXES ? B_BYTES / CLUSTER : B_BOX_ROWS * 128;
-static_assert(BN % 64 == 0 && B_BOX_ROWS % 8 == 0, "whole boxes of the result, and whole patterns of the swizzle");
+static_assert(BN > 0 && BN <= 256 && B_BOX_ROWS % 8 == 0, "whole patterns of the swizzle, of columns that WGMMA has");
+static_assert(LEFT == 0 || LEFT == 32, "what is left of a tile's width has a map of its own");
 
-// What a thread adds to its sums of 64 columns: eight pairs of biases; of c, as many in its upper and its lower row.
+// Whether a box of the result is the half one; its groups of 8 columns.
+__device__ constexpr bool is_left_box(int box) { return LEFT > 0 && box == BN / WIDE; }
+__device__ constexpr int chunks_of(int box) { return is_left_box(box) ? LEFT / 8 : WIDE / 8; }
+
+// What a thread adds to its sums of a box: a pair of biases for each 8 columns; of c, one in its upper and its lower row.
 struct Biases {
     unsigned at[8];
 
-    __device__ __forceinline__ void load(const TW_T* biases, int column, int N) {
+    __device__ __forceinline__ void load(const TW_T* biases, int column, int N, int chunks) {
         #pragma unroll
-        for (int chunk = 0; chunk < 8; ++chunk)
+        for (int chunk = 0; chunk < chunks; ++chunk)
             at[chunk] = TW_BIAS ? two_of<!TW_DIRECT>(biases + column + chunk * 8, 1, N - column - chunk * 8) : 0;
     }
 };
@@ -69,9 +76,9 @@ struct Terms {
     unsigned upper[8];
     unsigned lower[8];
 
-    __device__ __forceinline__ void load(const Added& c, int row, int column, int M, int N) {
+    __device__ __forceinline__ void load(const Added& c, int row, int column, int M, int N, int chunks) {
         #pragma unroll
-        for (int chunk = 0; chunk < 8; ++chunk) {
+        for (int chunk = 0; chunk < chunks; ++chunk) {
             upper[chunk] = c.at(row, column + chunk * 8, M, N);
             lower[chunk] = c.at(row + 8, column + chunk * 8, M, N);
         }
@@ -83,7 +90,8 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
        const TW_T* __restrict__ c, TW_T* __restrict__ y, int B, int M, int N, int K, long long batch_a, long long ld_a,
        long long step_a, long long batch_b, long long ld_b, long long step_b, long long batch_c, long long ld_c,
        long long step_c, int activation, float alpha, float beta, const __grid_constant__ TensorMap a_map,
-       const __grid_constant__ TensorMap b_map, const __grid_constant__ TensorMap y_map) {
+       const __grid_constant__ TensorMap b_map, const __grid_constant__ TensorMap y_map,
+       const __grid_constant__ TensorMap y_left_map) {
     extern __shared__ unsigned char shared[];
     __shared__ Stages<STAGES> stages;
     unsigned char* tiles = aligned_for_swizzle(shared);
@@ -163,7 +171,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
             const int first_column = place.column * BN + sum_column(thread, 0);
             const Added added = {c + batch * batch_c, ld_c, step_c};
             Biases biases;
-            biases.load(bias, first_column, N);
+            biases.load(bias, first_column, N, chunks_of(0));
             float sums[BN / 2];
             int before = 0;
             #pragma unroll 1
@@ -190,13 +198,14 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
             if (thread < CLUSTER) arrive_in_block(&stages.empty[before], thread);
 
             Terms terms;
-            terms.load(added, row, first_column, M, N);
+            terms.load(added, row, first_column, M, N, chunks_of(0));
             #pragma unroll
-            for (int box = 0; box < BN / 64; ++box) {
+            for (int box = 0; box < BOXES; ++box) {
+                const bool is_left = is_left_box(box);
                 Terms next_terms;  // of the next box: on their way while this one is written
-                const int column = first_column + box * 64;
-                if (box + 1 < BN / 64) {
-                    next_terms.load(added, row, column + 64, M, N);
+                const int column = first_column + box * WIDE;
+                if (box + 1 < BOXES) {
+                    next_terms.load(added, row, column + WIDE, M, N, chunks_of(box + 1));
                 }
                 unsigned char* slot = boxes + out.stage * BOX_BYTES;
                 if constexpr (!TW_DIRECT) {
@@ -204,7 +213,7 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
                     sync_warpgroups(1 + part);
                 }
                 #pragma unroll
-                for (int chunk = 0; chunk < 8; chunk += 2) {
+                for (int chunk = 0; chunk < chunks_of(box); chunk += 2) {
                     float values[8];
                     #pragma unroll
                     for (int i = 0; i < 2; ++i) {
@@ -219,18 +228,22 @@ matmul(const TW_T* __restrict__ a, const TW_T* __restrict__ b, const TW_T* __res
                             store_inside(to, row + 8, at, M, N, values[i * 4 + 2], values[i * 4 + 3]);
                         }
                     }
-                    if constexpr (!TW_DIRECT) store_sums(slot, thread, chunk, values);
+                    if constexpr (!TW_DIRECT) {
+                        if (is_left) store_sums<64>(slot, thread, chunk, values);
+                        else store_sums(slot, thread, chunk, values);
+                    }
                 }
                 if constexpr (!TW_DIRECT) {
                     publish_to_copies();
                     sync_warpgroups(1 + part);
                     if (thread == 0) {
-                        store_box(&y_map, place.column * BN + box * 64, first_row, batch, slot);
+                        const TensorMap* map = is_left ? &y_left_map : &y_map;
+                        store_box(map, place.column * BN + box * WIDE, first_row, batch, slot);
                         commit_stores();
                     }
                     out.next();
                 }
-                if (box + 1 < BN / 64) biases.load(bias, column + 64, N);
+                if (box + 1 < BOXES) biases.load(bias, column + WIDE, N, chunks_of(box + 1));
                 terms = next_terms;
             }
         }
