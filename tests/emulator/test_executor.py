@@ -33,6 +33,9 @@ extern "C" __global__ void shared(const float* x, float* y, int n) {
     __syncthreads();
     y[threadIdx.x] = s[n - 1 - threadIdx.x];
 }
+extern "C" __global__ void counts(const float* x, float* y, int n) {
+    for (int i = 0; y[0] != 1.0e30f; ++i) { y[threadIdx.x] = i + x[0]; __threadfence(); }
+}
 """
 SIDECAR = """
 kernel = "{kernel}"
@@ -91,12 +94,20 @@ def test_runs_and_leaves_the_given_arrays_alone(tmp_path: Path) -> None:
 
 def test_a_kernel_that_never_ends_is_stopped_in_time(tmp_path: Path) -> None:
     start = time.monotonic()
-    result = executor(max_seconds=0.5).run(program("spin"), launch(tmp_path, "spin", 64), arrays(64))
+    result = executor(max_seconds=0.5).run(program("counts"), launch(tmp_path, "counts", 64), arrays(64))
     assert time.monotonic() - start < 10
     assert result.error is not None
     assert "had not ended" in result.error
-    assert "line 7" in result.error
+    assert "line 17" in result.error
     assert not result.arrays
+
+
+def test_one_that_only_looks_for_ever_is_told_at_once(tmp_path: Path) -> None:
+    start = time.monotonic()
+    result = executor().run(program("spin"), launch(tmp_path, "spin", 64), arrays(64))
+    assert time.monotonic() - start < 10
+    assert (result.error, result.is_unsupported) == ("the kernel hangs", False)
+    assert [(hazard.kind, hazard.line) for hazard in result.hazards if hazard.kind == "deadlock"] == [("deadlock", 7)]
 
 
 @pytest.mark.parametrize(

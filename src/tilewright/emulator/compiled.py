@@ -105,6 +105,9 @@ class CompiledBlock:
     live_in, live_out: numbers of registers; live_out are those that the block defines and somebody reads later.
     has_collective: it holds an instruction that wants all lanes of a warp.
     has_warpgroup: one that wants all four warps of a warpgroup.
+    is_quiet: nothing in it changes what another thread could see, but for atomics, which the machine counts.
+    can_retry: nothing up to its last collective does, so that lanes which it does not let through can begin again.
+    look: the first instruction that reads memory which others may write; -1: none does.
     """
 
     function: BlockFunction
@@ -115,6 +118,9 @@ class CompiledBlock:
     has_collective: bool
     first_site: int
     has_warpgroup: bool = False
+    is_quiet: bool = False
+    can_retry: bool = False
+    look: int = -1
 
 
 @dataclass(frozen=True)

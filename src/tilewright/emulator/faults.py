@@ -8,7 +8,7 @@ class Fault(Exception):  # noqa: N818
 
     Attributes:
         kind: of the hazard, where it is one (``misaligned``, ``deadlock``, …); else ``not_modelled``, ``trap``,
-            ``too_long``.
+            ``too_long``, ``waits_for_others`` (blocks that do not run, or do not yet).
         message: one sentence, without the line.
         site: index of the instruction, or -1.
     """

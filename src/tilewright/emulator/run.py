@@ -24,6 +24,7 @@ from tilewright.emulator.machine.global_memory import Buffer, GlobalMemory
 from tilewright.emulator.machine.local_memory import LOCAL_POISONS
 from tilewright.emulator.machine.machine import Machine
 from tilewright.emulator.machine.schedule import Scheduler
+from tilewright.emulator.machine.standstill import Standstill
 from tilewright.emulator.machine.tally import Tally
 from tilewright.emulator.machine.watch import Watch
 from tilewright.emulator.options import EmulatorOptions, chosen_blocks
@@ -83,10 +84,11 @@ def emulate(
             launch.run()
     except Fault as fault:
         error = text_of(fault, kernel.graph, main_file)
-        unknown = fault.kind == "not_modelled" or launch.may_wait_for_others(fault)
-        if unknown and fault.kind != "not_modelled":
+        is_limit = fault.kind in ("not_modelled", "waits_for_others")
+        unknown = is_limit or launch.may_wait_for_others(fault)
+        if unknown and not is_limit:
             error += f"; only {launch.blocks:,} of {geometry.blocks:,} blocks ran, and it may wait for one that did not"
-        if fault.kind not in ("not_modelled", "too_long", "trap", "deadlocked"):
+        if not is_limit and fault.kind not in ("too_long", "trap", "deadlocked"):
             launch.faults.append(Hazard(fault.kind, _line(kernel.graph, fault.site, main_file), fault.message))
     hazards = (*_hazards(launch.reporter, kernel, main_file), *launch.faults)
     total = sum(n * kernel.blocks[b].instructions for b, n in launch.counts.items())
@@ -136,7 +138,8 @@ class _Launch:
         self.blocks = len(blocks)
         step = self._slots()
         for start in range(0, len(blocks), step):
-            self._run_chunk(self._ordered(blocks[start : start + step]), variables)
+            behind = len(blocks) - start - step  # blocks that come later
+            self._run_chunk(self._ordered(blocks[start : start + step]), variables, max(behind, 0))
 
     def may_wait_for_others(self, fault: Fault) -> bool:
         """A launch of some of its blocks hangs, and the kernel has what it takes to wait for another block."""
@@ -179,7 +182,7 @@ class _Launch:
         slots = min(self.options.chunk_threads // (g.warps * 32), self.options.shadow_bytes // one)
         return max(slots // size, 1) * size
 
-    def _run_chunk(self, block_ids: np.ndarray[Any, Any], variables: list[tuple[int, Buffer]]) -> None:
+    def _run_chunk(self, block_ids: np.ndarray[Any, Any], variables: list[tuple[int, Buffer]], behind: int) -> None:
         chunk = Chunk(self.geometry, block_ids)
         shadow = self._shadow(chunk) if self.options.checks else None
         watch = Watch(chunk, self.reporter, shadow, self.tally)
@@ -198,8 +201,28 @@ class _Launch:
             machine.finish()
         finally:
             self.counts.update(scheduler.counts)
-        if machine.is_deadlocked:
+        found = scheduler.lookout.found
+        if found is not None:
+            self._stand_still(found, watch, behind)
+        if machine.is_deadlocked or found is not None:
             raise Fault("deadlocked", "the kernel hangs")
+
+    def _stand_still(self, found: Standstill, watch: Watch, behind: int) -> None:
+        """A deadlock where all blocks have run or do; else no more than a limit of this run, and a Fault says so."""
+        left_out = self.geometry.blocks - self.blocks
+        if not left_out and not behind:
+            watch.standstill(found.site, found.thread, found.count)
+            return
+        what = f"{watch.told(found.thread, found.count)} for what only another block can write"
+        if left_out:
+            ran = (
+                f"{self.blocks:,} of {self.geometry.blocks:,} blocks ran, corners and middle, and it is none of theirs"
+            )
+            advice = "all blocks run at each size set but default: give [sizes] one that is small enough"
+        else:
+            ran = f"{behind:,} blocks have not begun: the emulator runs {watch.chunk.slots:,} of this launch at once"
+            advice = "give a size set of fewer blocks"
+        raise Fault("waits_for_others", f"{what}; {ran}; {advice}", found.site)
 
     def _shadow(self, chunk: Chunk) -> SharedShadow:
         symbols = [(s.name, s.offset, s.size_bytes) for s in self.kernel.layout.shared.symbols]

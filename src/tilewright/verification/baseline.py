@@ -88,7 +88,8 @@ class BaselineRecord:
         spec, constants: what the sets were bound with.
         seed: all inputs come from it.
         sets: in the order in which they ran.
-        left_out: extra sets that the baseline itself does not handle, each with the reason: no variant has to.
+        left_out: sets that no variant has to handle, each with the reason: extra ones that the baseline does not
+            handle, and one of which the executor runs a part, where it comes to nothing.
         verification: the baseline's own verdict. It fails where it strays out of its buffers, changes its inputs,
             leaves unwritten what the reference defines, misses the reference, or leaves nothing to compare: an output
             without a written element, or of NaNs alone.

@@ -146,7 +146,7 @@ def _race(seen: Verification) -> record.Refusal | None:
 
 
 def _notes(kept: BaselineRecord) -> tuple[str, ...]:
-    left_out = [f"not asked of the variants, since the baseline does not handle it: {x}" for x in kept.left_out]
+    left_out = [f"left out: {x}" for x in kept.left_out]
     return (f"seed of the inputs: {kept.seed}", *left_out)
 
 

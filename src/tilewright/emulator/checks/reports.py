@@ -28,6 +28,9 @@ Kind = Literal[
     "input_modified",
     "warp_mask",
     "inactive_lane_read",
+    "cluster_barrier_misuse",
+    "remote_too_early",
+    "remote_too_late",
 ]
 
 

@@ -211,8 +211,13 @@ def _between_blocks(w: _Words) -> str:
 
 
 def _deadlock(w: _Words) -> str:
-    what = w.detail.symbol or "something"
+    what = w.detail.symbol
     others = f" and {w.detail.size_bytes - 1} more" if w.detail.size_bytes > 1 else ""
+    if not w.detail.symbol:
+        return (
+            f"{w.thread} of {w.block}{others} read memory again and again at {w.here}, for ever: no thread that is "
+            "left writes what they wait for"
+        )
     return (
         f"{w.thread} of {w.block}{others} wait at {w.here} for ever: the {what} never completes, "
         "an arrival (or a copy that signals it) is missing"
@@ -242,6 +247,32 @@ def _warp_mask(w: _Words) -> str:
 def _inactive_lane(w: _Words) -> str:
     return (
         f"{w.thread} of {w.block} reads {w.detail.symbol} at {w.here}, which does not take part: the value is undefined"
+    )
+
+
+def _cluster_barrier(w: _Words) -> str:
+    if w.other_name:
+        return (
+            f"{w.thread} of {w.block} arrives again at the cluster's barrier at {w.here}, and has not waited since its "
+            f"arrival at {w.there}: add barrier.cluster.wait between the two"
+        )
+    return (
+        f"{w.thread} of {w.block} waits for the cluster's barrier at {w.here} without an arrival of its own: add "
+        "barrier.cluster.arrive before it"
+    )
+
+
+def _too_early(w: _Words) -> str:
+    return (
+        f"{w.thread} of {w.block} uses {w.bytes} of another block of the cluster at {w.here}, and that block may not "
+        f"have begun: wait for a barrier of the cluster (barrier.cluster.arrive, then .wait) before {w.here}"
+    )
+
+
+def _too_late(w: _Words) -> str:
+    return (
+        f"{w.thread} of {w.block} uses {w.bytes} of another block of the cluster at {w.here}, and that block may have "
+        "ended: end with a barrier of the cluster (barrier.cluster.arrive, then .wait)"
     )
 
 
@@ -278,4 +309,7 @@ _SENTENCES: dict[str, Callable[[_Words], str]] = {
     "input_modified": _input_modified,
     "warp_mask": _warp_mask,
     "inactive_lane_read": _inactive_lane,
+    "cluster_barrier_misuse": _cluster_barrier,
+    "remote_too_early": _too_early,
+    "remote_too_late": _too_late,
 }

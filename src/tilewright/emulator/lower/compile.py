@@ -13,6 +13,7 @@ from tilewright.emulator.layout import lay_out
 from tilewright.emulator.lower.accumulators import suspects
 from tilewright.emulator.lower.bundles import run_length, write_run
 from tilewright.emulator.lower.fences import are_in
+from tilewright.emulator.lower.quiet import is_quiet, looks
 from tilewright.emulator.lower.runtime import NAMES
 from tilewright.emulator.lower.table import MODULES, lowering_of
 from tilewright.emulator.lower.writer import BlockWriter, Scope
@@ -122,6 +123,7 @@ def _write(scope: Scope, block: Block, early: Mapping[int, tuple[int, ...]]) -> 
 
 def _finish(scope: Scope, block: Block, writer: BlockWriter) -> CompiledBlock:
     numbers = scope.registers
+    quiet = [is_quiet(instruction) for instruction in block.instructions]
     return CompiledBlock(
         function=scope.namespace[f"block_{block.index}"],
         live_in=tuple(numbers[name] for name in sorted(block.live_in)),
@@ -131,6 +133,9 @@ def _finish(scope: Scope, block: Block, writer: BlockWriter) -> CompiledBlock:
         has_collective=writer.has_collective,
         first_site=block.first_site,
         has_warpgroup=writer.has_warpgroup,
+        is_quiet=all(quiet),
+        can_retry=all(quiet[: writer.last_collective - block.first_site + 1]),
+        look=next((block.first_site + k for k, i in enumerate(block.instructions) if looks(i)), -1),
     )
 
 

@@ -11,6 +11,7 @@ from tilewright.emulator.types import NATURAL
 from tilewright.ptx.module import TYPE_BYTES, Address, Immediate, Instruction, Operand, Symbol, Vector
 
 MEMORIES = {"global": "globe", "const": "globe", "shared": "shared", "local": "local", "generic": "generic"}
+STRONG = ("volatile", "relaxed", "acquire", "release", "mmio")
 ATOMIC_OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 
 
@@ -43,6 +44,7 @@ def ld(w: BlockWriter, i: Instruction) -> None:
     with w.guarded(i.guard):
         address = w.address(source, space)
         memory = f"M.{MEMORIES[space]}"
+        _hear(w, i, space)
         if space in ("shared", "generic") and _is_strong(w, i):
             values = f"{memory}.strong_load({w.threads}, {address}, {count}, {dtype!r}, {w.site})"
             w.write_all(target, type_, values)
@@ -61,9 +63,16 @@ def _is_strong(w: BlockWriter, i: Instruction) -> bool:
     ``volatile`` counts where the kernel has fences too: without any, it is the old way to write loops over a warp that
     miss a ``__syncwarp()``, and that is a race.
     """
-    if any(m in i.modifiers for m in ("relaxed", "acquire", "release", "mmio")):
+    if any(m in i.modifiers for m in STRONG[1:]):
         return True
     return "volatile" in i.modifiers and w.scope.has_fences
+
+
+def _hear(w: BlockWriter, i: Instruction, space: str) -> None:
+    """What a block of a cluster reads so, another one may have written to say that it is there."""
+    is_strong = i.opcode == "atom" or any(m in i.modifiers for m in STRONG)
+    if is_strong and space in ("global", "generic") and w.scope.function.cluster is not None:
+        w.line(f"M.hear({w.threads})")
 
 
 def _typed(w: BlockWriter, i: Instruction) -> str:
@@ -139,6 +148,7 @@ def atom(w: BlockWriter, i: Instruction) -> None:
                 f" {NATURAL[type_]!r}, {w.site}{compare}{combine})"
             )
             if i.opcode == "atom":
+                _hear(w, i, space)
                 w.write(_elements(i.operands[:1], k)[0], type_, call)
             else:
                 w.line(call)

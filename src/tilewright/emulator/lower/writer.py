@@ -74,6 +74,7 @@ class BlockWriter:
         self.extra = "None"
         self.threads = "A"
         self.has_collective = False
+        self.last_collective = -1
         self.has_warpgroup = False
         self.has_carry = False
         self._cut: str | None = None  # the mask that operands are cut to
@@ -253,6 +254,7 @@ class BlockWriter:
     def collective(self) -> None:
         """The instruction wants the lanes of a warp together."""
         self.has_collective = True
+        self.last_collective = self.site
 
     def note_shared(self, size: int) -> None:
         """A shared access of so many bytes: the shadow's granule is the smallest."""

@@ -72,7 +72,7 @@ class AsyncStores:
         size = np.dtype(dtype).itemsize * len(values)
         target, barrier = active.spread(target), active.spread(barrier)
         self._check_blocks(active, target, barrier, site)
-        linear = np.broadcast_to(self.shared.linear(active, target, size, site, "write"), (active.count,))
+        linear = np.broadcast_to(self.shared.linear(active, target, size, site, "write", signals=True), (active.count,))
         columns = np.stack([active.spread(v) for v in values], axis=1).astype(dtype, copy=False)
         rows = np.ascontiguousarray(columns).view(np.uint8).reshape(-1, size)
         watch = self.shared.watch

@@ -39,11 +39,16 @@ COMBINE: dict[str, Combine] = {
 
 
 class Atomics:
-    """``random`` permutes threads that collide, to expose results that depend on their order; None: ascending."""
+    """``random`` permutes threads that collide, to expose results that depend on their order; None: ascending.
+
+    Attributes:
+        version: grows with every change to memory.
+    """
 
     def __init__(self, generic: GenericMemory, random: np.random.Generator | None) -> None:
         self.generic = generic
         self.random = random
+        self.version = 0
 
     def update(
         self,
@@ -87,6 +92,7 @@ class Atomics:
                     memory.watch.tally.shared(part, linear, size, site, "write")
                 if memory.shadow is not None:
                     memory.shadow.atomic(part.threads, linear, size, site)
+                memory.watch.overhear(part)
                 yield memory.view(dtype), linear >> SHIFT[size], mask
             elif isinstance(memory, GlobalMemory):
                 for buffer, offset, chosen in memory.targets(part, inside, size, site):
@@ -122,7 +128,9 @@ class Atomics:
             before = cells[position[now]]
             old[now] = before
             if expected is not None:
-                cells[position[now]] = np.where(before == expected[now], values[now], before)
+                after = np.where(before == expected[now], values[now], before)
             else:
-                cells[position[now]] = combine(before, values[now])
+                after = combine(before, values[now])
+            cells[position[now]] = after
+            self.version += bool((cells[position[now]] != before).any())
         return old

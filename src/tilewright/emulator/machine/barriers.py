@@ -124,9 +124,8 @@ class BlockBarriers:
         return ones > 0 if operation == "or" else ones == all_
 
     def _order(self, through: list[Arrival]) -> None:
-        if self.watch.shadow is not None:
-            waiters = [a.threads for a in through if a.waits] or [np.zeros(0, np.int64)]
-            self.watch.shadow.barrier(np.concatenate([a.threads for a in through]), np.concatenate(waiters))
+        waiters = [a.threads for a in through if a.waits] or [np.zeros(0, np.int64)]
+        self.watch.barrier(np.concatenate([a.threads for a in through]), np.concatenate(waiters))
 
     def _check(self, through: list[Arrival]) -> None:
         """A warp whose lanes wait at different ``.aligned`` barriers at once does what the ISA forbids."""

@@ -209,7 +209,7 @@ class BulkCopies:
         if not count:
             return
         wide = repeated(active, count)
-        linear = self.shared.linear(wide, places.reshape(-1), UNIT, site, "write")
+        linear = self.shared.linear(wide, places.reshape(-1), UNIT, site, "write", signals=True)
         linear = np.broadcast_to(linear, (wide.count,))
         if self.shared.shadow is not None:
             self.shared.shadow.issue(wide.threads, linear, UNIT, site)

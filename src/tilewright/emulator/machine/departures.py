@@ -1,8 +1,10 @@
-"""Blocks of a cluster that may end, and their shared memory with them, while others still arrive at their mbarriers.
+"""Blocks of a cluster that may end, and their shared memory with them, while others still use it.
 
 PTX ISA, "mapa", and the CUDA programming guide, "Distributed Shared Memory": a block's shared memory may be used by
 others only while the block exists. A block outlives an arrival that it waits for: at the mbarrier itself, or at a
-barrier of the cluster behind it. An emulated block's memory stays, so the rule is checked at the end.
+barrier of the cluster behind it. Loads and stores have to be followed by one or the other: those that an arrival from
+the same block at an mbarrier there follows end with it. An emulated block's memory stays, so the rule is checked at
+the end.
 """
 
 from __future__ import annotations
@@ -41,6 +43,22 @@ class Departures:
         self.watch = watch
         self.is_on = clusters.size > 1
         self._at: dict[int, _Arrivals] = {}
+        # Loads and stores in the shared memory of each slot by the blocks of its cluster: the phase of the cluster's
+        # barrier that comes behind the last one, its thread, offset and instruction.
+        self._accesses = np.zeros((4, chunk.slots, clusters.size), np.int64)
+
+    def used(self, active: Active, slots: Array, offsets: Array, site: int) -> None:
+        """Loads or stores in the shared memory of these slots, at least some of other blocks."""
+        far = np.flatnonzero(slots != active.slots)
+        threads, slots = active.threads[far], slots[far]
+        ranks = self.chunk.slot_of[threads] % self.clusters.size
+        needs = np.maximum(self._accesses[0, slots, ranks], self.clusters.arrived[threads] + 1)
+        self._accesses[:, slots, ranks] = needs, threads, offsets[far], np.full(len(far), site)
+
+    def signalled(self, threads: Array, slots: Array) -> None:
+        """Something from these threads has come to an mbarrier of these slots: their blocks' accesses are before it."""
+        if self.is_on:
+            self._accesses[0, slots, self.chunk.slot_of[threads] % self.clusters.size] = 0
 
     def arrived(self, offset: int, threads: Array, slots: Array, phases: Array, site: int) -> None:
         """Threads arrive at the mbarriers of these slots, which are in these phases."""
@@ -50,6 +68,7 @@ class Departures:
         if not far.any():
             return
         threads, slots = threads[far], slots[far]
+        self.signalled(threads, slots)
         at = self._arrivals(offset)
         np.maximum.at(at.phase, slots, phases[far])
         np.maximum.at(at.needs, slots, self.clusters.arrived[threads] + 1)
@@ -70,6 +89,12 @@ class Departures:
 
     def finish(self) -> None:
         """Report what nothing has kept a block for."""
+        needs, threads, offsets, sites = self._accesses
+        unkept = needs > self.clusters.seen[:, None]
+        for site in np.unique(sites[unkept]).tolist():
+            slot, rank = np.argwhere(unkept & (sites == site))[0]
+            who = Active(self.chunk, threads[slot, rank : rank + 1])
+            self.watch.remote("remote_too_late", who, 0, int(offsets[slot, rank]), site)
         for offset, at in self._at.items():
             left = np.flatnonzero((at.phase >= at.seen) & (at.needs > self.clusters.seen))
             for site in np.unique(at.site[left]).tolist():

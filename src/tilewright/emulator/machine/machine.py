@@ -20,6 +20,7 @@ from tilewright.emulator.machine.global_memory import GlobalMemory
 from tilewright.emulator.machine.local_memory import LOCAL_POISONS, LocalMemory
 from tilewright.emulator.machine.matrices import Matrices
 from tilewright.emulator.machine.mbarriers import Mbarriers
+from tilewright.emulator.machine.presence import Presence
 from tilewright.emulator.machine.shared_memory import SharedMemory
 from tilewright.emulator.machine.tensor_maps import TensorMaps
 from tilewright.emulator.machine.warpgroups import Warpgroups
@@ -46,10 +47,14 @@ class Machine:
         self.shared = SharedMemory(chunk, kernel.layout.shared, watch)
         self.local = LocalMemory(chunk, kernel.layout.local_bytes, local_poison)
         self.generic = GenericMemory(globe, self.shared, self.local)
+        watch.layout = kernel.layout.shared
+        if chunk.geometry.cluster_size > 1 and watch.shadow is not None:
+            watch.presence = Presence(chunk)
         self.warps = Warps(watch)
         self.atomics = Atomics(self.generic, random)
         self.clusters = Clusters(chunk, watch)
         self.departures = Departures(chunk, self.clusters, kernel.layout.shared, watch)
+        self.shared.departures = self.departures
         self.mbarriers = Mbarriers(chunk, self.shared, watch, self.departures)
         self.copies = AsyncCopies(chunk, self.shared, globe, self.mbarriers, lands)
         self.async_stores = AsyncStores(chunk, self.shared, self.mbarriers, lands)
@@ -81,6 +86,11 @@ class Machine:
         who = f"thread {int(self.chunk.tid[thread])} of block {int(self.chunk.block_ids[self.chunk.slot_of[thread]])}"
         message = f"an assertion fails in {who}" if what == "assert" else f"{who} runs into {what}"
         raise Fault("trap", message, site)
+
+    def hear(self, active: Active) -> None:
+        """They read words of global memory through which blocks may agree."""
+        if self.watch.presence is not None:
+            self.watch.presence.learn(active.threads)
 
     def land_some(self) -> bool:
         """Let asynchronous copies that somebody waits for land; whether any did."""

@@ -128,6 +128,8 @@ class Mbarriers:
                 states[good.which] = before
             self._noted(good, site)
             self.departures.arrived(good.offset, good.active.threads, slots, place.phase[slots], site)
+            if self.watch.presence is not None:
+                self.watch.presence.arrive(good.offset, good.active.threads, slots)
             if tx is not None:
                 self._announce(good, tx, site)
             arrivals = self._sum(good, count)
@@ -180,6 +182,8 @@ class Mbarriers:
             if done.any():
                 near = done & (good.active.slots == slots)
                 self.departures.seen(good.offset, slots[near], phase[near])
+            if self.watch.presence is not None and done.any():
+                self.watch.presence.wait(good.offset, good.active.threads[done], slots[done])
             place.is_told_otherwise |= not acquires
             if done.any() and acquires and self.watch.shadow is not None and place.clock is not None:
                 near = done & (good.active.slots == slots)
@@ -226,12 +230,15 @@ class Mbarriers:
         """(offset, slots, positions in the call) of the mbarriers that copies will signal; misuse is reported."""
         for part in self._parts(active, address, site):
             self._valid(part, site)
+            if self.watch.presence is not None:
+                self.watch.presence.arrive(part.offset, part.active.threads, part.slots)
             yield part.offset, part.slots, part.which
 
     def landed(self, threads: Array, offset: int, slots: Array, size: int, site: int) -> None:
         """``size`` bytes each arrived for the mbarriers of these slots; ``threads`` began the copies."""
         part = _Part(self.places[offset], offset, Active(self.chunk, threads), None, slots)
         part.place.tx -= np.bincount(slots, minlength=self.chunk.slots) * size
+        self.departures.signalled(threads, slots)
         self._settle(part, site)
         self.version += 1
 
@@ -240,6 +247,8 @@ class Mbarriers:
         part = self._valid(_Part(self.places[offset], offset, Active(self.chunk, threads), None, slots), site)
         if part is None:
             return
+        if self.watch.presence is not None:
+            self.watch.presence.arrive(offset, part.active.threads, part.slots)
         self._count(part, self._sum(part, 1), site)
         self._settle(part, site)
         self.version += 1
@@ -252,7 +261,7 @@ class Mbarriers:
     # -- within ------------------------------------------------------------------------------------------
 
     def _parts(self, active: Active, address: Any, site: int) -> Iterator[_Part]:
-        linear = self.shared.linear(active, address, BYTES, site, "write")
+        linear = self.shared.linear(active, address, BYTES, site, "write", signals=True)
         size = self.shared.smem_bytes
         if not getattr(address, "ndim", 0) and not self.shared.has_clusters:
             yield self._part(active, int(linear[0] % size), None, active.slots)
@@ -326,6 +335,8 @@ class Mbarriers:
         place.phase[done] += 1
         place.pending[done] = place.expected[done]
         place.wanted[done] = False
+        if self.watch.presence is not None:
+            self.watch.presence.complete(part.offset, done)
         if self.watch.shadow is not None and place.clock is not None:
             self.watch.shadow.complete(place.clock, done)
 

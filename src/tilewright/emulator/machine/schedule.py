@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,13 +27,14 @@ from tilewright.emulator.compiled import (
 from tilewright.emulator.faults import Fault
 from tilewright.emulator.machine.barriers import Arrival
 from tilewright.emulator.machine.chunk import WARP, Active, Array
+from tilewright.emulator.machine.deadlocks import Held, Key, report_deadlock
+from tilewright.emulator.machine.lookout import Lookout
 from tilewright.emulator.machine.machine import Machine
 from tilewright.emulator.machine.registers import Team
 from tilewright.emulator.machine.warpgroups import WARPS
 from tilewright.emulator.machine.warps import Stuck
 
 Schedule = Literal["lockstep", "warp_serial", "random"]
-Key = tuple[int, int]
 # After so many steps without a turn, threads go before those at a lower block: a loop that spins on memory must not
 # starve the threads that it waits for.
 PATIENCE = 512
@@ -42,20 +43,6 @@ CLOCK_EVERY = 64
 # some threads sleep, as those may watch memory.
 IDLE_ROUNDS = 64
 SLEEPY_ROUNDS = 20_000
-
-
-class Held(NamedTuple):
-    """Threads that let all others run first.
-
-    Attributes:
-        site: of the wait or poll that was in vain; -1: they sleep.
-        expires: the wait has a time limit (``try_wait``): if nothing else can happen, it ends.
-    """
-
-    key: Key
-    threads: Array
-    site: int
-    expires: bool
 
 
 class Scheduler:
@@ -78,6 +65,7 @@ class Scheduler:
         self.seen_version = -1
         self.idle_rounds = 0
         self.last_look = 0
+        self.lookout = Lookout(self)
 
     # -- the worklist ------------------------------------------------------------------------------------
 
@@ -136,7 +124,7 @@ class Scheduler:
             self.machine.warps.is_stuck = not candidates and bool(self.held)
             key = self._next(candidates) if candidates else min(passed)
             threads = self.ready[key]
-            whole = None if key in passed else self._whole_warps(key)
+            whole = None if key in passed else self.whole_warps(key)
             if whole is None:
                 break
             if whole.any():
@@ -147,7 +135,7 @@ class Scheduler:
         del self.since[key]
         return key, self.ready.pop(key)
 
-    def _whole_warps(self, key: Key) -> Array | None:
+    def whole_warps(self, key: Key) -> Array | None:
         """Before a collective: which threads have all living lanes of their warp with them; None where all have."""
         threads, block = self.ready[key], self.blocks[key[1]]
         if threads is None or not block.has_collective:
@@ -165,24 +153,29 @@ class Scheduler:
     # -- running -----------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """To the end of every thread. Raises Fault for what cannot go on; a deadlock is reported and ends the run."""
+        """To the end of every thread. Raises Fault for what cannot go on; a deadlock is reported and ends the run.
+
+        So does a standstill, and is left to the caller, who knows whether other blocks are yet to come.
+        """
         self._begin()
         while self.ready or self.held or self.machine.barriers.waiting or self.machine.clusters.waiting:
             if not self.ready and not self._wake():
-                self._report_deadlock()
+                report_deadlock(self.machine, self.blocks, self.held)
                 return
             if self.held and self.steps - self.last_look > PATIENCE:
                 # Somebody spins on memory, perhaps on what a held thread is to write.
                 self.machine.land_some()
-                self._resume()
+                self.resume()
+            if self.steps >= self.lookout.next_look and self.lookout.stands_still():
+                return
             key, threads = self._pick()
             try:
-                self._run_from(key, threads)
+                self.run_from(key, threads)
             except Stuck:
-                self._report_deadlock()
+                report_deadlock(self.machine, self.blocks, self.held)
                 return
 
-    def _run_from(self, key: Key, threads: Array | None) -> None:
+    def run_from(self, key: Key, threads: Array | None) -> None:
         """Straight on through blocks while nobody else has an earlier claim."""
         tag, number = key
         team = self.teams[tag]
@@ -190,13 +183,18 @@ class Scheduler:
         while True:
             self._tick(number, active)
             block = self.blocks[number]
+            if not block.is_quiet:
+                self.lookout.rounds.last_effect = self.steps
             results, extra = block.function(self.machine, active, *registers.read(active, block.live_in))
             registers.write(active, block.live_out, results)
             following = self._after(block, tag, number, active, extra)
             if following is None:
                 return
             wants_others = self.blocks[following].has_collective and (self.ready or self.held)
-            if wants_others or (tag, following) in self.ready or (self.ready and self._has_earlier(tag, following)):
+            if wants_others or self.steps >= self.lookout.next_look:
+                self.add(tag, following, active.index)
+                return
+            if (tag, following) in self.ready or (self.ready and self._has_earlier(tag, following)):
                 self.add(tag, following, active.index)
                 return
             number = following
@@ -209,6 +207,8 @@ class Scheduler:
     def _tick(self, number: int, active: Active) -> None:
         self.steps += 1
         self.counts[number] += active.count
+        if self.lookout.rounds.is_open:
+            self.lookout.rounds.ran(active)
         if self.steps % CLOCK_EVERY == 0 and self.deadline is not None and time.monotonic() > self.deadline:
             raise Fault("too_long", "the kernel had not ended when its time was over", self.blocks[number].first_site)
 
@@ -287,8 +287,7 @@ class Scheduler:
             return self._at_cluster_barrier(end, tag, active, call)
         is_plain = call.guard is None and call.waits and call.reduce is None and call.count is None
         if is_plain and not self.machine.barriers.waiting and active.count == np.count_nonzero(self.alive):
-            if self.machine.watch.shadow is not None:
-                self.machine.watch.shadow.barrier_all()
+            self.machine.watch.barrier_all()
             return end.target
         threads = active.threads
         reduce = call.reduce
@@ -367,29 +366,16 @@ class Scheduler:
             for held in self.held:
                 if held.expires:
                     self.machine.mbarriers.expire(held.threads)
-        self._resume()
+        self.resume()
         return True
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
         self.has_moved = False
         self.seen_version = self.machine.mbarriers.version
         self.last_look = self.steps
         again, self.held = self.held, []
         for (tag, number), threads, _, _ in again:
             self.add(tag, number, threads)
-
-    def _report_deadlock(self) -> None:
-        watch = self.machine.watch
-        for site in sorted({held.site for held in self.held}):
-            total = sum(len(held.threads) for held in self.held if held.site == site)
-            key, threads = next((held.key, held.threads) for held in self.held if held.site == site)
-            thread, why = self.machine.mbarriers.why(site) or (int(threads[0]), "")
-            watch.deadlock(site if site >= 0 else self.blocks[key[1]].first_site, thread, total, "mbarrier", why)
-        for arrival in self.machine.barriers.waiting[:1]:
-            total = sum(len(a.threads) for a in self.machine.barriers.waiting)
-            watch.deadlock(arrival.site, int(arrival.threads[0]), total, f"barrier {arrival.number}")
-        self.machine.clusters.report_deadlock()
-        self.machine.is_deadlocked = True
 
 
 def _cut(value: Any, mask: Array) -> Any:

@@ -12,6 +12,7 @@ from tilewright.emulator.machine.addresses import RANK_BITS, RANK_MASK, SHIFT
 from tilewright.emulator.machine.chunk import Active, Array, Chunk
 
 if TYPE_CHECKING:
+    from tilewright.emulator.machine.departures import Departures
     from tilewright.emulator.machine.watch import Watch
 
 POISON = 0xFF  # NaN in every float format; integers rely on the shadow
@@ -21,6 +22,7 @@ class SharedMemory:
     """Attributes:
 
     data: uint8[slots * smem_bytes]; poisoned at the start.
+    departures: told of what threads do to the memory of other blocks; None where nobody asks.
     """
 
     def __init__(self, chunk: Chunk, layout: SharedLayout, watch: Watch) -> None:
@@ -32,6 +34,7 @@ class SharedMemory:
         self.shadow = watch.shadow
         self._views: dict[str, Array] = {}
         self.has_clusters = chunk.geometry.cluster_size > 1
+        self.departures: Departures | None = None
 
     def view(self, dtype: str) -> Array:
         found = self._views.get(dtype)
@@ -39,11 +42,14 @@ class SharedMemory:
             found = self._views[dtype] = self.data.view(dtype)
         return found
 
-    def linear(self, active: Active, address: Any, size: int, site: int, what: str) -> Array:
-        """Bytes from the chunk's start, int64 per thread. Out of bounds: reported, moved to the spare bytes."""
+    def linear(self, active: Active, address: Any, size: int, site: int, what: str, signals: bool = False) -> Array:
+        """Bytes from the chunk's start, int64 per thread. Out of bounds: reported, moved to the spare bytes.
+
+        ``signals``: an access that an mbarrier there counts.
+        """
         base = active.shared_base
         if self.has_clusters:
-            address, base = self._cluster(active, address)
+            address, base = self._cluster(active, address, site, signals)
         if getattr(address, "ndim", 0):
             low, high = int(address.min()), int(address.max())
             bits = int(np.bitwise_or.reduce(address))
@@ -55,14 +61,21 @@ class SharedMemory:
             self._misaligned(active, address, size, site, what)
         return base + address  # type: ignore[no-any-return]
 
-    def _cluster(self, active: Active, address: Any) -> tuple[Any, Array]:
+    def _cluster(self, active: Active, address: Any, site: int, signals: bool) -> tuple[Any, Array]:
         rank = address >> RANK_BITS
         if not np.any(rank):
             return address, active.shared_base
         size = self.chunk.geometry.cluster_size
         slot = active.slots // size * size + rank - 1
         slot = np.where(rank == 0, active.slots, slot)
-        return address & RANK_MASK, slot * self.smem_bytes
+        inside = address & RANK_MASK
+        far = slot != active.slots
+        if self.watch.presence is not None and far.any():
+            offsets = active.spread(inside)
+            self.watch.presence.check(self.watch, active, far, int(offsets[np.argmax(far)]), site)
+            if self.departures is not None and not signals:
+                self.departures.used(active, slot, offsets, site)
+        return inside, slot * self.smem_bytes
 
     def _inside(self, active: Active, address: Any, size: int, site: int, what: str) -> Any:
         spread = active.spread(address)

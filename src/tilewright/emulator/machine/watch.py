@@ -12,6 +12,8 @@ from tilewright.emulator.machine.chunk import Active, Array, Chunk
 
 if TYPE_CHECKING:
     from tilewright.emulator.checks.shared_shadow import SharedShadow
+    from tilewright.emulator.layout import SharedLayout
+    from tilewright.emulator.machine.presence import Presence
     from tilewright.emulator.machine.tally import Tally
 
 
@@ -20,6 +22,8 @@ class Watch:
 
     shadow: of the chunk's shared memory; None where checks are off.
     tally: of memory traffic; None where counters are off.
+    presence: who knows that the blocks of its cluster have begun; None where there are no clusters, or no checks.
+    layout: of shared memory, for names.
     """
 
     def __init__(self, chunk: Chunk, reporter: Reporter, shadow: SharedShadow | None, tally: Tally | None) -> None:
@@ -27,6 +31,8 @@ class Watch:
         self.reporter = reporter
         self.shadow = shadow
         self.tally = tally
+        self.presence: Presence | None = None
+        self.layout: SharedLayout | None = None
 
     def shared_access(
         self,
@@ -54,6 +60,27 @@ class Watch:
         """A warp-collective instruction orders the lanes of each warp."""
         if self.shadow is not None:
             self.shadow.converge(active.threads)
+        if self.presence is not None:
+            self.presence.converge(active.threads)
+
+    def barrier(self, arriving: Array, waiting: Array) -> None:
+        """What the arriving threads of a block have done is before what the waiting ones do."""
+        if self.shadow is not None:
+            self.shadow.barrier(arriving, waiting)
+        if self.presence is not None:
+            self.presence.meet(arriving, waiting)
+
+    def barrier_all(self) -> None:
+        """A barrier that every thread of every block takes part in."""
+        if self.shadow is not None:
+            self.shadow.barrier_all()
+        if self.presence is not None:
+            self.presence.meet(self.chunk.all_threads, self.chunk.all_threads)
+
+    def overhear(self, active: Active) -> None:
+        """They may learn by it what other threads of their block know."""
+        if self.presence is not None:
+            self.presence.overhear(active.threads)
 
     def strong_access(self, active: Active, linear: Array, size: int, site: int, what: str) -> None:
         """A volatile or relaxed access to shared memory."""
@@ -62,6 +89,7 @@ class Watch:
         if self.shadow is not None:
             access = self.shadow.strong_read if what == "read" else self.shadow.strong_write
             access(active.threads, linear, size, site)
+        self.overhear(active)
 
     def fence(self, active: Active) -> None:
         """With strong accesses on both sides it orders threads."""
@@ -107,6 +135,12 @@ class Watch:
     def input_modified(self, active: Active, offset: Array, size: int, site: int, name: str) -> None:
         self.report("input_modified", site, active, 0, name, int(offset[0]), size)
 
+    def remote(self, kind: str, active: Active, which: int, offset: int, site: int) -> None:
+        """The shared memory of another block, at an offset, when that block may not be there."""
+        if self.layout is not None:
+            symbol = self.layout.nearest(offset)
+            self.report(kind, site, active, which, symbol.name, offset - symbol.offset, 0)
+
     def between_blocks(
         self, kind: str, active: Active, bad: Array, offset: Array, size: int, site: int, name: str
     ) -> None:
@@ -127,3 +161,13 @@ class Watch:
     def deadlock(self, site: int, thread: int, count: int, what: str, note: str = "") -> None:
         block, tid = self._who(thread)
         self.reporter.report("deadlock", site, -1, lambda: Detail(what, 0, count, block, tid, -1, note))
+
+    def standstill(self, site: int, thread: int, count: int) -> None:
+        """Threads that look at memory for ever."""
+        block, tid = self._who(thread)
+        self.reporter.report("deadlock", site, -1, lambda: Detail("", 0, count, block, tid))
+
+    def told(self, thread: int, count: int) -> str:
+        """Who waits."""
+        block, tid = self._who(thread)
+        return f"thread {tid} of block {block}{f' and {count - 1:,} more wait' if count > 1 else ' waits'}"
