@@ -9,6 +9,7 @@ from test_ladder_matmul import FAMILY, LAYOUTS, built, sizes
 
 from tilewright.ladder.compiling import CompiledRung
 from tilewright.ladder.running import RungRun, operation, run_emulated
+from tilewright.mutate.ptx_mutants import synchronisation_mutants
 
 NAME = "26_turned_ring"
 Tiles = dict[str, int]
@@ -58,10 +59,14 @@ def test_a_layout_with_an_epilogue_is_right(
     assert [ran(of, shape, attempt, dtype).message for attempt in (0, 1)] == ["", ""]
 
 
+ONE_A = {**sizes("NT", (3, 70, 72, 72), 0, 0, 0), "batch_a": 0}
+
+
 def test_one_matrix_stands_for_a_batch_and_c_may_have_any_strides() -> None:
     of = sizes("NT", (3, 70, 72, 72), 0, 1, 0, shared_b=True)
     assert ran({**of, "batch_c": 0, "ld_c": 0}, HALF, 0).message == ""  # a row for all rows
     assert ran({**of, "batch_c": 72 * 71, "ld_c": 1, "step_c": 71}, THREE, 1).message == ""
+    assert ran(ONE_A, HALF, 0).message == ""
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -76,6 +81,12 @@ def test_tiles_of_a_card_are_right_and_spill_nothing(layout: str, shape: tuple[i
 
 def test_c_beside_so_many_sums_is_refused_with_the_reason() -> None:
     of = sizes("NT", (1, 4096, 4096, 4096), 0, 1, 0)
+    for m, n, k in (
+        (4096, 4096, 4096),
+        (2056, 5000, 4008),
+        (300, 8192, 1024),
+    ):  # who names the rung gets tiles that can
+        assert not FAMILY.rung(NAME).at(sizes("NT", (1, m, n, k), 0, 1, 0), "bfloat16").misfit(of)
     for choice in FAMILY.rung(NAME).choices:
         why = replace(FAMILY.rung(NAME), choices=(choice,)).at(of, "bfloat16").misfit(of)
         assert ("needs registers for what comes of c" in why) == (choice["TW_BM"] * choice["TW_EACH"] > 160)
@@ -99,6 +110,7 @@ TWINS = [
     (TWO, HALF, "four + 2, alpha, beta", "four + 2, 1.0f, beta"),
     (TWO, HALF, "first_row + j + line, batch", "first_row + j + line, 0"),
     (TWO, HALF, "b_batch = batch_b == 0 ? 0 : batch", "b_batch = 0"),
+    (ONE_A, HALF, "a_batch = batch_a == 0 ? 0 : batch", "a_batch = batch"),
     (TWO, HALF, "(j + line) / 2", "line / 2"),
     (TWO, HALF, "k_tiles - 1 - t", "k_tiles - t"),
 ]  # fmt: skip
@@ -113,3 +125,18 @@ def test_a_broken_twin_is_caught(of: dict[str, int], shape: Tiles, old: str, new
 @pytest.mark.parametrize("shape", [HALF, WHOLE, THREE], ids=["half", "whole", "three"])
 def test_what_the_twins_are_twins_of_is_right(of: dict[str, int], shape: Tiles) -> None:
     assert ran(of, shape, 0).message == ""
+
+
+@pytest.mark.parametrize(("of", "shape"), [(ONE, HALF), (TWO, THREE)], ids=["TN", "NT"])
+def test_a_ring_without_one_of_its_waits_or_arrivals_is_caught(of: dict[str, int], shape: Tiles) -> None:
+    """One in eight of them; nothing but fresh mbarriers lies before the fence that is left out."""
+    compiled = made(of, shape)
+    what, program = operation(FAMILY, "bfloat16", of), compiled.programs[0]
+    mutants = [
+        m for m in synchronisation_mutants(program.ptx, program.kernel, None) if m.name != "proxy_fence_dropped.0"
+    ]
+    assert {"full_wait_dropped", "wrong_phase", "arrive_dropped", "wgmma_wait_dropped"} <= {m.kind for m in mutants}
+    for mutant in mutants[len(shape) % 2 :: 8]:
+        broken = (replace(program, cubin=b"", ptx=mutant.ptx),)
+        runs = (run_emulated(compiled, what, programs=broken, attempt=attempt) for attempt in (0, 1))
+        assert any(not one.passed for one in runs), mutant.name

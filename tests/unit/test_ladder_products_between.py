@@ -67,3 +67,29 @@ def test_linear_layers_are_ahead_of_pytorch_on_the_whole() -> None:
             ratios.append(peer_of(row) / (best * over))
     assert geometric_mean(ratios) >= 1.07
     assert sum(ratio < 0.95 for ratio in ratios) <= 0.1 * len(ratios)
+
+
+def taken(family: str, dtype: str, **sizes: int) -> str:
+    return family_of(family).best(sizes, dtype, lambda arch: runs_code(arch, "sm_90")).name
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "rung"),
+    [
+        (160, 4096, 4096, "23_pingpong"),
+        (160, 4098, 4096, "24_split_k"),  # 23 stores rows of whole words only
+        (160, 2048, 8192, "24_split_k"),  # 32 of 23's tiles, 128 of 24's
+        (160, 8200, 4096, "24_split_k"),
+        (512, 4098, 14336, "24_split_k"),
+    ],
+)
+def test_products_of_bytes_with_few_rows(m: int, n: int, k: int, rung: str) -> None:
+    assert taken("igemm", "int8", M=m, N=n, K=k, ld_a=k, step_a=1, ld_b=k, step_b=1) == rung
+
+
+@pytest.mark.parametrize(("b", "m", "n", "k"), [(70000, 64, 0, 64), (1, 5_000_000, 0, 64), (70000, 0, 128, 128)])
+def test_a_product_without_elements_has_a_rung(b: int, m: int, n: int, k: int) -> None:
+    a = {"batch_a": m * k, "ld_a": k, "step_a": 1}
+    rest = {"batch_b": n * k, "ld_b": 1, "step_b": k, "batch_c": m * n, "ld_c": max(n, 1), "step_c": 1}
+    epilogue = {"with_bias": 0, "with_c": 0, "activation": 0}
+    assert taken("matmul", "bfloat16", B=b, M=m, N=n, K=k, **a, **rest, **epilogue) == "20_persistent"
