@@ -17,7 +17,7 @@ from tilewright.mutate.ptx_mutants import Mutant, synchronisation_mutants
 from tilewright.settings import Settings
 
 FAMILY = load_family("hgemm")
-EVERY = int(os.environ.get("TILEWRIGHT_HGEMM_MUTANTS", "24"))  # of the mutants, one in so many is looked at
+EVERY = int(os.environ.get("TILEWRIGHT_HGEMM_MUTANTS", "40"))  # of the mutants, one in so many is looked at
 KINDS = {"full_wait_dropped", "wrong_phase", "arrive_dropped", "wgmma_wait_dropped"}
 
 

@@ -29,7 +29,7 @@ def sizes(m: int, n: int, k: int, ld_a: int = 0, ld_b: int = 0) -> dict[str, int
 # Sizes of which no tile is a divisor, with more tiles of k than a ring has stages, and more tiles than blocks.
 SIZES = sizes(300, 136, 312, 320, 336)
 FEW = sizes(70, 72, 648, 656, 656)
-EVERY = int(os.environ.get("TILEWRIGHT_IGEMM_MUTANTS", "20"))  # of the mutants, one in so many is looked at
+EVERY = int(os.environ.get("TILEWRIGHT_IGEMM_MUTANTS", "32"))  # of the mutants, one in so many is looked at
 # By rung: where it is run, and mutants that are no faults.
 _FRESH = "proxy_fence_dropped.0"  # nothing but fresh mbarriers lies before it, and fence.mbarrier_init publishes those
 _ONE_WARPGROUP = "empty_wait_dropped.0"  # it alone reads the stage, and its products are over: all four warps' at once

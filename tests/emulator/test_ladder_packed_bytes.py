@@ -20,7 +20,7 @@ from tilewright.settings import Settings
 RUNGS = {"igemm": "25_packed", "w8a8": "22_packed"}
 FAMILIES = {name: load_family(name) for name in RUNGS}
 # Of what is built for it alone, one in so many is looked at.
-EVERY = int(os.environ.get("TILEWRIGHT_IGEMM_MUTANTS", "5"))
+EVERY = int(os.environ.get("TILEWRIGHT_IGEMM_MUTANTS", "8"))
 
 
 def sizes(m: int, n: int, k: int, ld_a: int = 0, ld_b: int = 0, step_a: int = 1, step_b: int = 1) -> dict[str, int]:
