@@ -37,7 +37,7 @@
     # sized = { WORKERS = "32 + 96 * (C > 1024)", PACKS = "ceil_div(C * item_bytes, 16 * WORKERS)" },   # defines that
     #         # a card gets by its sizes, where those of the file are for the emulator
     # sized_limits = { C = "131072 // item_bytes" },          # the most it takes then
-    # choices = [{ TILE = 64 }, { TILE = 128 }],   # such defines (lower-case names are none): the cheapest; before `sized`
+    # choices = [{ TILE = 64 }, { TILE = 128 }],   # such defines (lower-case names are none), before `sized`
     # cost = { tiles = "ceil_div(N, TILE)", us = "ceil_div(tiles, 132) * TILE" },   # line by line; the last one counts,
     #          # and if it is named us, it is held against those of other rungs
     # best_for = { N = { at_most = 1024 } },   # who names no rung gets the last one whose best_for and limits fit
@@ -197,7 +197,7 @@ class Rung:
         kept: arrays of its own that stay from launch to launch, zero at first, see `workspaces`.
         sized: further defines, expressions in the sizes and ``item_bytes``: how a card should have it at sizes.
         sized_limits: the most that it then takes of a size: an expression that may have those defines, too.
-        choices: sets of such defines; lower-case names are none. cost: expressions in those, too; the last is minimised.
+        choices: sets of such defines; lower-case names are none. cost: expressions in those, too; the last one counts.
         claims: what it has to show. line: in ``ladder.toml``.
         unfit: why it cannot be had at the sizes that it was asked for: one of its expressions has no value there.
         told: what ``cost`` says of the choice that was made at those.
